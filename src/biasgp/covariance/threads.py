@@ -1,0 +1,48 @@
+"""How many threads the linear algebra gets.
+
+NumPy's and SciPy's wheels each bring a BLAS with a thread pool of its own, and the idle threads of one keep the
+other's off the cores: a fit of 300 points takes three times as long as on one thread. The factorisations are
+SciPy's, so only its pool keeps its threads, and only where the matrices are large enough to gain from them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from threadpoolctl import LibController, ThreadpoolController
+
+SMALL = 500
+"""Below this many points one thread is the fastest (measured by benchmarks/speed.py --threads)."""
+
+_taken = threading.Lock()
+
+
+@cache
+def _pools() -> list[LibController]:
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@contextmanager
+def blas_threads_for(n: int) -> Iterator[None]:
+    """Inside, BLAS has the threads that suit n points. A fit in another Python thread meanwhile leaves them alone."""
+    if not _taken.acquire(blocking=False):
+        yield
+        return
+    before = [(pool, pool.num_threads) for pool in _pools()]
+    try:
+        for pool, _ in before:
+            if n < SMALL or (len(before) > 1 and _is_numpys(pool.filepath)):
+                pool.set_num_threads(1)
+        yield
+    finally:
+        for pool, threads in before:
+            pool.set_num_threads(threads)
+        _taken.release()
+
+
+def _is_numpys(library: str) -> bool:
+    return any(part in ("numpy", "numpy.libs") for part in Path(library).parts)

@@ -1,0 +1,156 @@
+"""What every estimator shares: validate → scale → model → attributes in the user's units → predict."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from biasgp._typing import Array
+from biasgp.covariance.dense import factorise
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.estimators.validation import (
+    check_kernel,
+    check_noise_variance,
+    check_positive_integer,
+    check_query,
+    check_training,
+    column_names,
+)
+from biasgp.kernels import Kernel
+from biasgp.messages import ConstantResponseWarning, ConvergenceWarning, JitterWarning, RunawayTuningWarning
+from biasgp.models.posterior import Posterior
+from biasgp.optimize import Report
+from biasgp.response import Scaling
+
+OUTLIER_SIZE = 2.5
+"""A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
+
+
+class ModelFit(Protocol):
+    """What a model's fit must have for the estimator to predict from it."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def noise_variance(self) -> float: ...
+    @property
+    def posterior(self) -> Posterior: ...
+    @property
+    def report(self) -> Report: ...
+
+
+class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A Gaussian process on a robustly scaled response; subclasses supply the model."""
+
+    kernel: Any
+    max_iter: int
+
+    @abstractmethod
+    def _fit_model(self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling) -> ModelFit:
+        """Fit the model to the scaled response z, and set the attributes that are the model's own."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Self:
+        """Fit to readings y at the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs; a pandas or polars frame brings its column names along.
+        y : array-like of shape (n_samples,)
+            Readings, some of which may be outliers.
+        noise_variance : array-like of shape (n_samples,), optional
+            Known variance of each reading's error, in y's unit squared, added to the σ² that is learnt.
+        """
+        check_positive_integer("max_iter", self.max_iter)
+        kernel = check_kernel(self.kernel)
+        X_array, y_array = check_training(self, X, y)
+        known = check_noise_variance(noise_variance, len(y_array))
+        scaling = Scaling.of(y_array)
+        if scaling.constant:
+            warnings.warn(
+                f"y is {scaling.center:g} everywhere: predictions will be that, and their std means nothing. "
+                "Check that y is the column you meant.",
+                ConstantResponseWarning,
+                stacklevel=2,
+            )
+        bound = kernel.bind(X_array, column_names(self))
+        model = self._fit_model(X_array, scaling.forward(y_array), bound, known / scaling.scale**2, scaling)
+        self._scaling, self._posterior = scaling, model.posterior
+        self._scaled_noise_variance = model.noise_variance
+        self.kernel_ = model.kernel.scaled(scaling.scale**2)
+        self.noise_variance_ = model.noise_variance * scaling.scale**2
+        self.n_iter_ = max(1, model.report.n_iter)
+        self._warn_about(model)
+        return self
+
+    def _warn_about(self, model: ModelFit) -> None:
+        runaway = getattr(model, "runaway", "")
+        if runaway:
+            warnings.warn(
+                f"The tuning ran away: {runaway}. Do not rely on this fit; use tuning='ml'.",
+                RunawayTuningWarning,
+                stacklevel=3,
+            )
+        elif not model.report.converged:
+            warnings.warn(
+                f"The search for the parameters stopped after {model.report.n_iter} iterations before it converged "
+                f"({model.report.message}). Raise max_iter (now {self.max_iter}), or look for badly scaled inputs.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        jitter = model.posterior.factor.jitter
+        if jitter > 0.0:
+            warnings.warn(
+                f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal "
+                " (y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this.",
+                JitterWarning,
+                stacklevel=3,
+            )
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+    ) -> Any:
+        """Mean of f at the rows of X, with its standard deviation or covariance on request.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std, return_cov : bool
+            Return (mean, std) or (mean, covariance); one of them at most.
+        include_noise : bool
+            False: the uncertainty is that of f. True: that of the next (not outlying) reading, f plus noise.
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("Ask for return_std or return_cov, not both.")
+        array = check_query(self, X)
+        noise = self._scaled_noise_variance if include_noise else 0.0
+        scale = self._scaling.scale
+        with blas_threads_for(len(self._posterior.X)):
+            if return_cov:
+                mean, covariance = self._posterior.mean_and_covariance(array)
+                covariance.flat[:: len(covariance) + 1] += noise
+                return self._scaling.backward(mean), covariance * scale**2
+            if return_std:
+                mean, variance = self._posterior.mean_and_variance(array)
+                return self._scaling.backward(mean), scale * np.sqrt(variance + noise)
+            return self._scaling.backward(self._posterior.mean(array))
+
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = 0,
+        include_noise: bool = False,
+    ) -> Array:
+        """Draws of f (or of readings, with include_noise) at the rows of X; shape (len(X), n_samples)."""
+        check_positive_integer("n_samples", n_samples)
+        mean, covariance = self.predict(X, return_cov=True, include_noise=include_noise)
+        standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
+        return np.asarray(mean[:, None] + factorise(covariance, np.zeros(len(mean))).multiply(standard))

@@ -1,0 +1,93 @@
+"""ConstantBiasGP: the paper's constant bias model (COB)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.validation import check_choice, check_number
+from biasgp.kernels import Kernel
+from biasgp.models import constant_bias
+from biasgp.response import Scaling
+
+
+class ConstantBiasGP(BaseGP):
+    """Gaussian process with an L1-penalised bias at every reading, y = f(x) + δ + ε (the paper's COB).
+
+    Parameters
+    ----------
+    kernel : kernel of biasgp.kernels or of scikit-learn, optional
+        Covariance of f. Squared exponential with one length-scale an input when left out.
+    tuning : {"ml", "paper"}
+        How the penalty λ is found. "ml": λ = k/σ, with k for each side of f by maximum likelihood. "paper": the paper's
+        alternation, which has no minimum; it is stopped and warns. Ignored when lam or k is given.
+    lam : float, optional
+        The penalty itself, in 1/(unit of y). 0 gives the unpenalised estimate of the paper's Figure 1.
+    k : float, optional
+        The penalty as λ = k/σ: a residual beyond k standard deviations of the noise is given a bias. A large k is a
+        plain GP.
+    max_iter : int
+        Most iterations of the search for the covariance parameters.
+
+    Attributes
+    ----------
+    bias_ : ndarray of shape (n_samples,)
+        δ, in y's unit; exactly 0 for the readings within the penalty.
+    outlier_mask_ : ndarray of bool
+        Readings whose bias exceeds 2.5 standard deviations of their noise.
+    k_ : tuple of float
+        k downwards and upwards (NaN where lam was given).
+    lam_ : tuple of two ndarrays
+        λ of each reading, downwards and upwards, in 1/(unit of y).
+    optimality_ : float
+        Distance of δ to its optimality conditions, without unit; about 0.
+    objective_ : float
+        The minimised negative regularised log-likelihood, in y's unit.
+    kernel_, noise_variance_, n_iter_
+        As in GaussianGP.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        tuning: str = "ml",
+        lam: float | None = None,
+        k: float | None = None,
+        max_iter: int = 200,
+    ) -> None:
+        self.kernel = kernel
+        self.tuning = tuning
+        self.lam = lam
+        self.k = k
+        self.max_iter = max_iter
+
+    def _fit_model(
+        self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling
+    ) -> constant_bias.ConstantBiasFit:
+        check_choice("tuning", self.tuning, ("ml", "paper"))
+        if self.lam is not None and self.k is not None:
+            raise ValueError("Give lam or k, not both: lam = k/σ.")
+        if self.lam is not None:
+            lam = check_number("lam", self.lam, above=0.0, inclusive=True) * scaling.scale
+            if lam == 0.0:
+                model = constant_bias.fit_unregularised(X, z, kernel, known, self.max_iter)
+            else:
+                model = constant_bias.fit(X, z, kernel, known, self.max_iter, lam=lam)
+        elif self.k is not None:
+            k = check_number("k", self.k, above=0.0)
+            model = constant_bias.fit(X, z, kernel, known, self.max_iter, k=k)
+        elif self.tuning == "paper":
+            model = constant_bias.alternate(X, z, kernel, known, self.max_iter)
+        else:
+            model = constant_bias.fit(X, z, kernel, known, self.max_iter)
+        self.bias_ = model.bias * scaling.scale
+        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
+        self.k_ = model.k
+        self.lam_ = (model.box.down / scaling.scale, model.box.up / scaling.scale)
+        self.optimality_ = model.optimality
+        self.objective_ = model.objective + len(z) * float(np.log(scaling.scale))
+        return model

@@ -1,0 +1,94 @@
+"""RandomBiasGP: the paper's random bias model (RAB)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.validation import check_choice, check_number
+from biasgp.kernels import Kernel
+from biasgp.models import random_bias
+from biasgp.response import Scaling
+
+
+class RandomBiasGP(BaseGP):
+    """Gaussian process with a random bias at every reading, δᵢ ~ N(μ, τᵢ²) (the paper's RAB).
+
+    Parameters
+    ----------
+    kernel : kernel of biasgp.kernels or of scikit-learn, optional
+        Covariance of f. Squared exponential with one length-scale an input when left out.
+    tuning : {"ml", "paper"}
+        How (λ₁, λ₂, λ₃) are found. "ml": by a bound on the marginal likelihood of the Student-t that the model implies.
+        "paper": the paper's alternation, which has no minimum; it is stopped and warns. Ignored when lambdas are given.
+    lambdas : tuple of three floats, optional
+        (λ₁, λ₂, λ₃) themselves, for y in units of its robust standard deviation (1.4826 times the median absolute
+        deviation). λ₁ may be infinite: no common bias.
+    max_iter : int
+        Most iterations of the search for the parameters.
+
+    Attributes
+    ----------
+    bias_ : ndarray of shape (n_samples,)
+        Posterior mean of δ, in y's unit.
+    bias_variance_ : ndarray of shape (n_samples,)
+        τ̃² = τ² + σ² of each reading, in y's unit squared.
+    mean_bias_ : float
+        μ, in y's unit.
+    lambdas_ : tuple of three floats
+        (λ₁, λ₂, λ₃), in the units of `lambdas`.
+    outlier_mask_ : ndarray of bool
+        Readings whose bias exceeds 2.5 standard deviations of their noise.
+    noise_variance_ : float
+        σ², taken to be the median of τ̃²: most readings share it.
+    optimality_ : float
+        Size of the objective's gradient at the fit.
+    objective_ : float
+        The minimised objective, in y's unit.
+    kernel_, n_iter_
+        As in GaussianGP.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        tuning: str = "ml",
+        lambdas: tuple[float, float, float] | None = None,
+        max_iter: int = 200,
+    ) -> None:
+        self.kernel = kernel
+        self.tuning = tuning
+        self.lambdas = lambdas
+        self.max_iter = max_iter
+
+    def _fit_model(
+        self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling
+    ) -> random_bias.RandomBiasFit:
+        check_choice("tuning", self.tuning, ("ml", "paper"))
+        if self.lambdas is not None:
+            lambdas = _check_lambdas(self.lambdas)
+            model = random_bias.fit(X, z, kernel, known, self.max_iter, lambdas=lambdas)
+        elif self.tuning == "paper":
+            model = random_bias.alternate(X, z, kernel, known, self.max_iter)
+        else:
+            model = random_bias.fit(X, z, kernel, known, self.max_iter)
+        self.bias_ = model.bias * scaling.scale
+        self.bias_variance_ = model.bias_variance * scaling.scale**2
+        self.mean_bias_ = model.mean_bias * scaling.scale
+        self.lambdas_ = model.lambdas
+        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
+        self.optimality_ = model.optimality
+        self.objective_ = model.objective + len(z) * float(np.log(scaling.scale))
+        return model
+
+
+def _check_lambdas(lambdas: Any) -> tuple[float, float, float]:
+    if not isinstance(lambdas, tuple | list) or len(lambdas) != 3:
+        raise ValueError(f"lambdas must be three numbers (λ₁, λ₂, λ₃), got {lambdas!r}.")
+    first, second, third = lambdas
+    first = np.inf if first == np.inf else check_number("lambdas[0]", first, above=0.0, inclusive=True)
+    return first, check_number("lambdas[1]", second, above=0.0), check_number("lambdas[2]", third, above=0.0)

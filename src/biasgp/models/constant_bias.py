@@ -1,0 +1,206 @@
+"""Constant bias, COB (the paper's Section 2.1): y = f(x) + δ + ε with an L1 penalty on δ.
+
+δ is profiled out exactly (`box_qp`), so the outer problem has the plain GP's few unknowns, and by the envelope
+theorem the plain GP's gradient with y − δ for y.
+
+With λ = k/σ the profiled loss of a residual is Huber's, so the model is Huber's least favourable density on a GP.
+That density has a normaliser, which lets k be chosen by maximum likelihood. It is chosen for each side: one k for
+both would let outliers that all lie above f drag it upwards (by about 0.17 σ where they are a tenth of the readings).
+The paper's own rule for λ has no minimum; see `alternate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtr
+
+from biasgp._typing import Array
+from biasgp.covariance import DenseCovariance
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.kernels import Kernel
+from biasgp.models import gaussian
+from biasgp.models.box_qp import Box, BoxSolution, solve
+from biasgp.models.gaussian import LOG_2PI
+from biasgp.models.posterior import Posterior
+from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search
+from biasgp.optimize import Report, minimize
+
+K_START, K_RANGE = 0.8, (0.1, 3.0)
+FENCE = 50.0
+"""Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
+an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
+LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
+
+
+@dataclass(frozen=True)
+class ConstantBiasFit:
+    """A fitted constant bias model. k is that of each side, downwards first (NaN where λ itself was given).
+
+    `runaway` says what ran away under a fixed λ or the paper's tuning, and is empty where nothing did.
+    """
+
+    kernel: Kernel
+    noise_variance: float
+    posterior: Posterior
+    bias: Array
+    box: Box
+    k: tuple[float, float]
+    optimality: float
+    objective: float
+    report: Report
+    runaway: str = ""
+
+
+def huber_normaliser(k_down: float, k_up: float) -> tuple[float, Array]:
+    """log(Z/√(2π)) and its gradient in (log k⁻, log k⁺); Z = ∫ exp(−Huber loss) over a residual in units of σ."""
+    k = np.array([k_down, k_up])
+    tails = np.exp(-0.5 * k**2) / k
+    Z = np.sqrt(2.0 * np.pi) * (ndtr(k_up) - ndtr(-k_down)) + tails.sum()
+    return float(np.log(Z) - 0.5 * LOG_2PI), -tails / Z
+
+
+class RegularisedLikelihood:
+    """min over δ of RL₁, and its gradient in (θ, log σ², log k⁻, log k⁺), λ = k/σ; with `lam`, λ is that constant.
+
+    Keeps which α were held between calls: the inner problem starts where the last one ended.
+    """
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None = None) -> None:
+        self.X, self.y, self.kernel, self.known, self.lam = X, y, kernel, known, lam
+        self.held = np.zeros(len(y))
+
+    def profile(self, x: Array) -> tuple[DenseCovariance, Box, BoxSolution]:
+        """The covariance at x, the penalties, and the δ that minimises RL₁ there."""
+        noise = np.exp(x[-3]) + self.known
+        K = DenseCovariance(self.kernel.with_theta(x[:-3]), self.X, noise)
+        if self.lam is None:
+            box = Box(np.exp(x[-2]) / np.sqrt(noise), np.exp(x[-1]) / np.sqrt(noise))
+        else:
+            box = Box(np.full(len(noise), self.lam), np.full(len(noise), self.lam))
+        solution = solve(K, self.y, box, self.held)
+        self.held = np.sign(solution.delta)
+        return K, box, solution
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        K, box, found = self.profile(x)
+        n, variance, cost = len(self.y), np.exp(x[-3]), box.cost(found.delta)
+        value = 0.5 * (n * LOG_2PI + K.logdet + (self.y - found.delta) @ found.alpha) + cost.sum()
+        by_theta, by_noise = K.gradient(found.alpha)
+        by_k = np.zeros(2)
+        if self.lam is None:
+            normaliser, by_k = huber_normaliser(*np.exp(x[-2:]))
+            value += n * normaliser
+            by_k = n * by_k + [cost[found.delta < 0].sum(), cost[found.delta > 0].sum()]
+            by_noise = by_noise - 0.5 * cost / K.noise  # λ itself falls as σ rises
+        return float(value), np.concatenate([by_theta, [variance * by_noise.sum()], by_k])
+
+
+def fit(
+    X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, *, k: float | None = None, lam: float | None = None
+) -> ConstantBiasFit:
+    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
+    fenced = np.clip(y, -FENCE, FENCE)
+
+    def build(rows: Rows) -> RegularisedLikelihood:
+        return RegularisedLikelihood(X[rows], fenced[rows], kernel, known[rows], lam)
+
+    log_k = np.log(K_START if k is None else k)
+    covariance = covariance_bounds(kernel, X, fenced)
+    if lam is not None:  # λσ is k: keep it where it means something
+        covariance[-1, 0] = min(2.0 * np.log(K_RANGE[0] / lam), covariance[-1, 1])
+    fixed = np.vstack([covariance, np.full((2, 2), log_k)])
+    free = np.vstack([covariance, np.log([K_RANGE, K_RANGE])])
+    starts = [np.append(start, [log_k, log_k]) for start in covariance_starts(kernel)]
+    # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
+    bounds = free if k is None and lam is None else fixed
+    report = search(build, X, y, starts, bounds, max_iter, first_bounds=fixed)
+    return at(X, y, kernel, known, report, lam)
+
+
+def at(X: Array, y: Array, kernel: Kernel, known: Array, report: Report, lam: float | None) -> ConstantBiasFit:
+    """The model at the parameters where a search ended."""
+    K, box, found = RegularisedLikelihood(X, y, kernel, known, lam).profile(report.x)
+    kernel = kernel.with_theta(report.x[:-3])
+    down, up = np.exp(report.x[-2:]).tolist()
+    return ConstantBiasFit(
+        kernel=kernel,
+        noise_variance=float(np.exp(report.x[-3])),
+        posterior=Posterior.of(kernel, X, K.noise, y - found.delta),
+        bias=found.delta,
+        box=box,
+        k=(down, up) if lam is None else (np.nan, np.nan),
+        optimality=found.optimality,
+        objective=report.value,
+        report=report,
+        runaway="" if lam is None else _runaway(found.delta, report),
+    )
+
+
+def _runaway(delta: Array, report: Report) -> str:
+    """With λ fixed RL₁ has no interior minimum for a smooth kernel: σ falls, and δ absorbs what it leaves."""
+    if not report.at_lower[-3]:
+        return ""
+    sigma, biased = np.exp(0.5 * report.x[-3]), float(np.mean(delta != 0))
+    return f"σ (to its floor of {sigma:.2g} robust standard deviations of y; {biased:.0%} of the readings got a bias)"
+
+
+def fit_unregularised(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> ConstantBiasFit:
+    """λ = 0: descend the likelihood in (θ, σ², δ) together from the plain GP with no bias, as far as max_iter goes.
+
+    The likelihood has no minimum; on the way down δ takes over the pattern of f, and f is over-smooth: the paper's
+    Figure 1, and the reason for a penalty.
+    """
+    plain = gaussian.fit(X, y, kernel, known, max_iter)
+    p = len(plain.report.x)
+
+    def objective(x: Array) -> tuple[float, Array]:
+        variance, residual = np.exp(x[p - 1]), y - x[p:]
+        K = DenseCovariance(kernel.with_theta(x[: p - 1]), X, variance + known)
+        alpha = K.solve(residual)
+        by_theta, by_noise = K.gradient(alpha)
+        value = 0.5 * (len(y) * LOG_2PI + K.logdet + residual @ alpha)
+        return float(value), np.concatenate([by_theta, [variance * by_noise.sum()], -alpha])
+
+    anywhere = np.tile([-np.inf, np.inf], (len(y), 1))
+    bounds = np.vstack([covariance_bounds(kernel, X, y), anywhere])
+    with blas_threads_for(len(y)):
+        report = minimize(objective, np.concatenate([plain.report.x, np.zeros(len(y))]), bounds, max_iter)
+    delta, variance, nothing = report.x[p:], float(np.exp(report.x[p - 1])), np.zeros(len(y))
+    kernel = kernel.with_theta(report.x[: p - 1])
+    return ConstantBiasFit(
+        kernel=kernel,
+        noise_variance=variance,
+        posterior=Posterior.of(kernel, X, variance + known, y - delta),
+        bias=delta,
+        box=Box(nothing, nothing),
+        k=(np.nan, np.nan),
+        optimality=float(np.abs(objective(report.x)[1]).max()),
+        objective=report.value,
+        report=report,
+        runaway="the bias: without a penalty the likelihood has no minimum, and f is over-smooth",
+    )
+
+
+def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> ConstantBiasFit:
+    """The paper's Section 2.3 to the letter: minimise RL₁ for a λ, then λ|δ|₁ + log λ over λ, until λ settles.
+
+    That sum has no minimum: it falls for ever as λ → 0. (The Laplace prior's normaliser is −N log(λ/2); the paper has
+    its sign wrong and misses the N. Corrected, the alternation runs the other way: δ → 0 raises λ = N/|δ|₁, which
+    shrinks δ again.) So λ is looked for within a factor of the last, and the fit it runs away from is returned.
+    """
+    lam = 1.0  # the reciprocal of y's robust standard deviation
+    for _ in range(MAX_ALTERNATIONS):
+        found = fit(X, y, kernel, known, max_iter, lam=lam)
+        if found.runaway:
+            return found
+        candidates = lam * np.geomspace(1.0 / LAMBDA_STEP, LAMBDA_STEP, 101)
+        chosen = int(np.argmin(candidates * np.abs(found.bias).sum() + np.log(candidates)))
+        if chosen in (0, len(candidates) - 1):
+            end = "0" if chosen == 0 else "infinity"
+            return replace(found, runaway=f"λ (towards {end} from {lam:.3g} per robust standard deviation of y)")
+        if abs(np.log(candidates[chosen] / lam)) < 0.05:
+            return found
+        lam = float(candidates[chosen])
+    return replace(found, runaway=f"λ (still moving after {MAX_ALTERNATIONS} alternations)")

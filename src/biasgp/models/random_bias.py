@@ -1,0 +1,216 @@
+"""Random bias, RAB (the paper's Section 2.2): δᵢ ~ N(μ, τᵢ²), so y ~ N(μ1, C + diag τ̃²), τ̃ᵢ² = τᵢ² + σ².
+
+RL₂ = −log N(y; μ1, C + diag τ̃²) + λ₁μ² + Σ (λ₂ log τ̃ᵢ² + λ₃/τ̃ᵢ²): an inverse-gamma prior on each τ̃ᵢ².
+
+The paper fits (λ₂, λ₃) to the point estimates τ̃², on which they collapse. But the inverse-gamma mixture is a
+Student-t (ν = 2λ₂, scale² = λ₃/λ₂), and minimising RL₂ over τ̃² is a step of variational inference for it: with
+q(τ̃ᵢ²) inverse-gamma of shape A = λ₂ + ½ and mean precision 1/τ̃ᵢ²,
+
+    −log p(y | θ, λ₂, λ₃) ≤ RL₂ + N·[A log A − A − log Γ(A) + log Γ(λ₂) − λ₂ log λ₃].
+
+So RL₂ plus this bracket bounds the Student-t's marginal likelihood, and minimising the sum over everything, λ₂ and λ₃
+included, is what `tuning="ml"` does. (The last two terms are the paper's 𝓡₂ for λ₂ + 1, with the N that it lacks.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import gammaln, psi
+
+from biasgp._typing import Array
+from biasgp.covariance import DenseCovariance
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.kernels import Kernel
+from biasgp.models import constant_bias
+from biasgp.models.gaussian import LOG_2PI
+from biasgp.models.posterior import Posterior
+from biasgp.models.search import NOISE_RANGE, covariance_bounds
+from biasgp.optimize import Report, minimize
+
+SHAPE_RANGE = (0.25, 200.0)
+SCALE_RANGE = (1e-8, 1e4)
+PAPER_STEP, MAX_ALTERNATIONS = 10.0, 20
+
+
+@dataclass(frozen=True)
+class RandomBiasFit:
+    """A fitted random bias model; `lambdas` are (λ₁, λ₂, λ₃), λ₁ infinite where μ is held at 0."""
+
+    kernel: Kernel
+    noise_variance: float
+    posterior: Posterior
+    mean_bias: float
+    bias: Array
+    bias_variance: Array
+    lambdas: tuple[float, float, float]
+    optimality: float
+    objective: float
+    report: Report
+    runaway: str = ""
+
+
+class RegularisedLikelihood:
+    """RL₂ with μ profiled out, and its gradient in (θ, log τ̃², log λ₂, log λ₃).
+
+    With `bound` the bracket above is added, so that the sum bounds a marginal likelihood in (λ₂, λ₃) as well.
+    """
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lambda_mean: float, *, bound: bool) -> None:
+        self.X, self.y, self.kernel, self.known = X, y, kernel, known
+        self.lambda_mean, self.bound = lambda_mean, bound
+
+    def level(self, K: DenseCovariance) -> tuple[float, float, float]:
+        """μ that minimises RL₂, and 1ᵀQy and 1ᵀQ1, which tell how much of it the data ask for."""
+        Q1 = K.solve(np.ones_like(self.y))
+        pull, precision = float(Q1 @ self.y), float(Q1.sum())
+        return pull / (precision + 2.0 * self.lambda_mean), pull, precision
+
+    def split(self, x: Array) -> tuple[Array, Array, float, float]:
+        """θ, τ̃², λ₂, λ₃."""
+        n = len(self.y)
+        return x[: -n - 2], np.exp(x[-n - 2 : -2]), float(np.exp(x[-2])), float(np.exp(x[-1]))
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        theta, variances, shape, scale = self.split(x)
+        n = len(self.y)
+        K = DenseCovariance(self.kernel.with_theta(theta), self.X, variances + self.known)
+        mu = self.level(K)[0]
+        residual = self.y - mu
+        alpha = K.solve(residual)
+        value = 0.5 * (n * LOG_2PI + K.logdet + residual @ alpha)
+        value += (self.lambda_mean * mu**2 if mu else 0.0) + (shape * np.log(variances) + scale / variances).sum()
+        by_theta, by_noise = K.gradient(alpha)
+        by_shape, by_scale = shape * np.log(variances).sum(), (scale / variances).sum()
+        if self.bound:
+            A = shape + 0.5
+            value += n * (A * np.log(A) - A - gammaln(A) + gammaln(shape) - shape * np.log(scale))
+            by_shape += n * shape * (np.log(A) - psi(A) + psi(shape) - np.log(scale))
+            by_scale -= n * shape
+        by_variances = variances * by_noise + shape - scale / variances
+        return float(value), np.concatenate([by_theta, by_variances, [by_shape, by_scale]])
+
+
+def fit(
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    max_iter: int,
+    *,
+    lambdas: tuple[float, float, float] | None = None,
+) -> RandomBiasFit:
+    """Minimise RL₂ for given (λ₁, λ₂, λ₃), or its bound over (λ₂, λ₃) too; from where the constant bias model ends."""
+    x = _start(X, y, kernel, known, max_iter)
+    if lambdas is not None:
+        return _minimise(X, y, kernel, known, x, max_iter, lambdas)
+    found = _minimise(X, y, kernel, known, x, max_iter, (np.inf, None, None))
+    # λ₁ by the evidence of μ: it is infinite unless the readings' common level is more than noise.
+    K = DenseCovariance(found.kernel, X, found.bias_variance + known)
+    _, pull, precision = RegularisedLikelihood(X, y, kernel, known, np.inf, bound=True).level(K)
+    level_variance = (pull**2 - precision) / precision**2
+    if level_variance <= 0.0:
+        return found
+    return _minimise(X, y, kernel, known, found.report.x, max_iter, (0.5 / level_variance, None, None))
+
+
+def _start(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Array:
+    """Parameters at the constant bias fit, each τ̃² as a Student-t of ν = 3 would have it there."""
+    cob = constant_bias.fit(X, y, kernel, known, max_iter)
+    shape, scale = 1.5, 1.5 * cob.noise_variance
+    residual = y - cob.posterior.mean(X)
+    variances = (scale + 0.5 * residual**2) / (shape + 0.5)
+    return np.concatenate([cob.kernel.theta, np.log(variances), np.log([shape, scale])])
+
+
+def _minimise(
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    x: Array,
+    max_iter: int,
+    lambdas: tuple[float, float | None, float | None],
+) -> RandomBiasFit:
+    """From x, for the given λs; those that are None are found as well."""
+    objective = RegularisedLikelihood(X, y, kernel, known, lambdas[0], bound=lambdas[1] is None)
+    variance = max(1.0, float(np.var(y)))
+    ranges = [SHAPE_RANGE, SCALE_RANGE]
+    for i, value in enumerate(lambdas[1:]):
+        if value is not None:
+            ranges[i] = (value, value)
+    bounds = np.vstack(
+        [
+            covariance_bounds(kernel, X, y)[:-1],
+            np.log(np.tile([NOISE_RANGE[0], 1e3 * max(variance, float(np.abs(y).max()) ** 2)], (len(y), 1))),
+            np.log(ranges),
+        ]
+    )
+    with blas_threads_for(len(y)):
+        report = minimize(objective, x, bounds, max_iter)
+    return _at(X, y, known, objective, report, bounds)
+
+
+def _at(
+    X: Array, y: Array, known: Array, objective: RegularisedLikelihood, report: Report, bounds: Array
+) -> RandomBiasFit:
+    theta, variances, shape, scale = objective.split(report.x)
+    kernel = objective.kernel.with_theta(theta)
+    mu = objective.level(DenseCovariance(kernel, X, variances + known))[0]
+    posterior = Posterior.of(kernel, X, variances + known, y - mu)
+    # Most readings share one small variance, the noise; what goes beyond it is the bias's.
+    noise = float(np.median(variances))
+    gradient = objective(report.x)[1]
+    moved = report.x - np.clip(report.x - gradient, bounds[:, 0], bounds[:, 1])
+    return RandomBiasFit(
+        kernel=kernel,
+        noise_variance=noise,
+        posterior=posterior,
+        mean_bias=mu,
+        bias=mu + np.maximum(variances - noise, 0.0) * posterior.alpha,
+        bias_variance=variances,
+        lambdas=(objective.lambda_mean, shape, scale),
+        optimality=float(np.abs(moved).max()),
+        objective=report.value,
+        report=report,
+    )
+
+
+def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> RandomBiasFit:
+    """The paper's Section 2.3 to the letter: minimise RL₂ for (λ₁, λ₂, λ₃), then RL₂ + 𝓡₂ over them, until they settle.
+
+    The second step has no minimum inside: μ → 0 sends λ₁ = 1/(2μ²) to infinity, and without the factor N that the
+    paper's 𝓡₂ lacks, λ₂ runs off. So each λ is looked for within a factor of its last value, and the fit that one
+    runs away from is returned.
+    """
+    lambdas = (1.0, 2.5, 0.5)
+    x = _start(X, y, kernel, known, max_iter)
+    for _ in range(MAX_ALTERNATIONS):
+        found = _minimise(X, y, kernel, known, x, max_iter, lambdas)
+        chosen = _least_by_the_papers_rule(found.mean_bias, found.bias_variance, lambdas)
+        moves = np.abs(np.log(np.array(chosen) / lambdas))
+        farthest = int(moves.argmax())
+        if moves[farthest] > 0.999 * np.log(PAPER_STEP):
+            path = f"from {lambdas[farthest]:.3g} to {chosen[farthest]:.3g} and on"
+            return replace(found, runaway=f"λ{'₁₂₃'[farthest]} ({path})")
+        if moves[farthest] < 0.05:
+            return found
+        lambdas, x = chosen, found.report.x
+    return replace(found, runaway=f"the λs (still moving after {MAX_ALTERNATIONS} alternations)")
+
+
+def _least_by_the_papers_rule(
+    mu: float, variances: Array, lambdas: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """The λs of least λ₁μ² + Σ(λ₂ log τ̃² + λ₃/τ̃²) + 𝓡₂, each within a factor of the present one."""
+    factors = np.geomspace(1.0 / PAPER_STEP, PAPER_STEP, 201)
+    firsts, seconds = lambdas[0] * factors, 1.0 + (lambdas[1] - 1.0) * factors
+    # λ₃ = (λ₂ − 1)/Σ τ̃⁻² in closed form.
+    precision = float((1.0 / variances).sum())
+    thirds = np.clip((seconds - 1.0) / precision, lambdas[2] / PAPER_STEP, lambdas[2] * PAPER_STEP)
+    costs = seconds * np.log(variances).sum() + thirds * precision
+    costs += gammaln(seconds - 1.0) - (seconds - 1.0) * np.log(thirds)
+    best = int(np.argmin(costs))
+    first = firsts[int(np.argmin(firsts * mu**2 - 0.5 * np.log(firsts)))]
+    return float(first), float(seconds[best]), float(thirds[best])

@@ -1,0 +1,61 @@
+"""How every model looks for its covariance parameters: starts and bounds from the data, subset first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biasgp._typing import Array
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.inputs import representative_rows
+from biasgp.kernels import Kernel
+from biasgp.optimize import Objective, Report, multistart, resume
+
+# Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular.
+NOISE_RANGE = (1e-6, 1e2)
+SUBSET = 200
+"""Starts are compared, and the search begun, on half of the points, but no more than this many."""
+FEW = 100
+"""From this many points on."""
+START_SHAPES = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
+"""Each start: length-scales as a multiple of the kernel's own, and the noise's share of the variance."""
+
+Rows = NDArray[np.intp] | slice
+Build = Callable[[Rows], Objective]
+EVERYTHING = slice(None)
+
+
+def covariance_bounds(kernel: Kernel, X: Array, y: Array) -> Array:
+    """Bounds of (θ, log σ²)."""
+    variance = max(1.0, float(np.var(y)))
+    return np.vstack([kernel.bounds(X, variance), np.log([[NOISE_RANGE[0], NOISE_RANGE[1] * variance]])])
+
+
+def covariance_starts(kernel: Kernel) -> list[Array]:
+    """Starts of (θ, log σ²)."""
+    return [np.append(kernel.stretched(stretch).theta, np.log(share)) for stretch, share in START_SHAPES]
+
+
+def search(
+    build: Build,
+    X: Array,
+    y: Array,
+    starts: Sequence[Array],
+    bounds: Array,
+    max_iter: int,
+    first_bounds: Array | None = None,
+) -> Report:
+    """Minimise build(all rows), from where a search on few rows ends; that one within first_bounds, if given."""
+    size = len(y) if len(y) < FEW else min(SUBSET, len(y) // 2)
+    rows = representative_rows(X, y, size) if size < len(y) else EVERYTHING
+    with blas_threads_for(size):
+        few = build(rows)
+        first = multistart(few, starts, bounds if first_bounds is None else first_bounds, max_iter)
+        if first_bounds is not None:
+            first = resume(few, first, bounds, max_iter)
+    if size == len(y):
+        return first
+    with blas_threads_for(len(y)):
+        return resume(build(EVERYTHING), first, bounds, max_iter)
