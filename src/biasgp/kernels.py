@@ -35,8 +35,11 @@ class Kernel(ABC):
     """A covariance function with positive parameters, searched on the log scale."""
 
     @abstractmethod
-    def bind(self, X: Array, names: Sequence[str] | None = None) -> Self:
-        """This kernel made ready for X: columns as indices, every parameter with a value."""
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
+        """This kernel made ready for X: columns as indices, every parameter with a value.
+
+        A variance that was given is divided by `unit`, the square of the unit that the model measures y in.
+        """
 
     @property
     @abstractmethod
@@ -71,6 +74,10 @@ class Kernel(ABC):
     @abstractmethod
     def scaled(self, factor: float) -> Kernel:
         """This covariance times a positive factor."""
+
+    def with_scale_held(self) -> Self | None:
+        """A bound kernel whose overall variance is no longer free, or None if that is not one parameter."""
+        return None
 
     @abstractmethod
     def stretched(self, factor: float) -> Self:
@@ -118,19 +125,19 @@ class Leaf(Kernel):
             raise ValueError(f"{type(self).__name__}.{name} has no value yet: bind the kernel to data first.")
         return tuple(value) if isinstance(value, tuple) else (value,)
 
-    def _start(self, columns: Array) -> dict[str, Any]:
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         """Values from the data for the parameters that are None, as (replace) keywords."""
-        return {"variance": 1.0 if self.variance is None else self.variance}
+        return {"variance": 1.0 if self.variance is None else self.variance / unit}
 
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         """Lower and upper bound of one parameter."""
         low, high = VARIANCE_RANGE
         return np.array([low]), np.array([high * max(1.0, response_variance)])
 
-    def bind(self, X: Array, names: Sequence[str] | None = None) -> Self:
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         columns = None if self.columns is None else resolve_columns(self.columns, X.shape[1], names)
         chosen = X if columns is None else X[:, columns]
-        return replace(self, columns=columns, **self._start(chosen))
+        return replace(self, columns=columns, **self._start(chosen, unit))
 
     @property
     def theta(self) -> Array:
@@ -167,6 +174,9 @@ class Leaf(Kernel):
 
     def scaled(self, factor: float) -> Kernel:
         return replace(self, variance=factor * self._values("variance")[0])
+
+    def with_scale_held(self) -> Self | None:
+        return self.fix("variance") if len(self._values("variance")) == 1 else None
 
     def stretched(self, factor: float) -> Self:
         return self
@@ -226,10 +236,11 @@ class Linear(Leaf):
     ard: bool = False
     center: tuple[float, ...] | None = None
 
-    def _start(self, columns: Array) -> dict[str, Any]:
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         spread = column_scales(columns)
         slopes = 1.0 / (len(spread) * spread**2)
-        variance: Any = _per_input(self.variance, slopes, self.ard, "variance")
+        given = None if self.variance is None else np.divide(self.variance, unit)
+        variance: Any = _per_input(given, slopes, self.ard, "variance")
         center = columns.mean(axis=0) if self.center is None else np.broadcast_to(self.center, spread.shape)
         return {"variance": variance, "center": tuple(center.tolist())}
 
@@ -281,9 +292,9 @@ class Stationary(Leaf):
         """The correlation and −2·its derivative in D²; may overwrite D2."""
         raise NotImplementedError
 
-    def _start(self, columns: Array) -> dict[str, Any]:
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         scales = column_scales(columns) * np.sqrt(columns.shape[1])
-        return super()._start(columns) | {
+        return super()._start(columns, unit) | {
             "length_scale": _per_input(self.length_scale, scales, self.ard, "length_scale")
         }
 
@@ -409,11 +420,11 @@ class Periodic(SquaredExponential):
     def _parameters(self) -> tuple[str, ...]:
         return ("variance", "length_scale", "period")
 
-    def _start(self, columns: Array) -> dict[str, Any]:
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         period = self.period if self.period is not None else float(np.ptp(columns, axis=0).max() / 4 or 1.0)
         scales = np.full(columns.shape[1], np.sqrt(columns.shape[1]))
         length_scale = _per_input(self.length_scale, scales, self.ard, "length_scale")
-        return Leaf._start(self, columns) | {"length_scale": length_scale, "period": period}
+        return Leaf._start(self, columns, unit) | {"length_scale": length_scale, "period": period}
 
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         if name == "length_scale":
@@ -473,8 +484,8 @@ class _Pair(Kernel):
     left: Kernel
     right: Kernel
 
-    def bind(self, X: Array, names: Sequence[str] | None = None) -> Self:
-        return replace(self, left=self.left.bind(X, names), right=self.right.bind(X, names))
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
+        return replace(self, left=self.left.bind(X, names, unit), right=self.right.bind(X, names, unit))
 
     @property
     def theta(self) -> Array:
@@ -529,13 +540,16 @@ class Sum(_Pair):
 class Product(_Pair):
     """k₁ · k₂. Only their variances' product can be learnt, so one of the two is held at its value (1 if none)."""
 
-    def bind(self, X: Array, names: Sequence[str] | None = None) -> Self:
-        bound = super().bind(X, names)
-        if isinstance(bound.right, Leaf):
-            return replace(bound, right=bound.right.fix("variance"))
-        if isinstance(bound.left, Leaf):
-            return replace(bound, left=bound.left.fix("variance"))
-        return bound
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
+        left, right = self.left.bind(X, names, unit), self.right.bind(X, names)
+        held = right.with_scale_held()
+        if held is not None:
+            return replace(self, left=left, right=held)
+        return replace(self, left=left.with_scale_held() or left, right=right)
+
+    def with_scale_held(self) -> Self | None:
+        left, right = self.left.with_scale_held(), self.right.with_scale_held()
+        return None if left is None or right is None else replace(self, left=left, right=right)
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         C = self.left(X, Z)

@@ -18,7 +18,7 @@ class SklearnKernel(Kernel):
 
     kernel: Any
 
-    def bind(self, X: Array, names: Sequence[str] | None = None) -> Self:
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         return self
 
     @property

@@ -83,11 +83,8 @@ class DenseCovariance:
         if self._inverse is None:
             if self._factor is None:
                 raise RuntimeError("The inverse was used up by gradient().")
-            lower, info = lapack.dpotri(self._factor.lower, lower=1, overwrite_c=1)
-            if info != 0:
-                raise CovarianceError("The covariance matrix is singular to working precision.")
+            self._inverse = inverse_of(self._factor)
             self._factor = None
-            self._inverse = mirror(lower)
         return self._inverse
 
     def gradient(self, alpha: Array) -> tuple[Array, Array]:
@@ -125,6 +122,14 @@ class DenseCovariance:
             alpha = np.where(free, Q @ (y - delta), alpha)
         delta[free] = 0.0
         return alpha, delta
+
+
+def inverse_of(factor: DenseFactor) -> Array:
+    """K⁻¹, whole and symmetric, in the memory of the factor, which is used up."""
+    lower, info = lapack.dpotri(factor.lower, lower=1, overwrite_c=1)
+    if info != 0:
+        raise CovarianceError("The covariance matrix is singular to working precision.")
+    return mirror(lower)
 
 
 def mirror(lower: Array) -> Array:

@@ -18,7 +18,7 @@ from threadpoolctl import LibController, ThreadpoolController
 SMALL = 500
 """Below this many points one thread is the fastest (measured by benchmarks/speed.py --threads)."""
 
-_taken = threading.Lock()
+_taken = threading.RLock()
 
 
 @cache
@@ -28,7 +28,7 @@ def _pools() -> list[LibController]:
 
 @contextmanager
 def blas_threads_for(n: int) -> Iterator[None]:
-    """Inside, BLAS has the threads that suit n points. A fit in another Python thread meanwhile leaves them alone."""
+    """Inside, BLAS has the threads that suit n points. Nests; a fit in another Python thread meanwhile has no say."""
     if not _taken.acquire(blocking=False):
         yield
         return

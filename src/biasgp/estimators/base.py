@@ -24,7 +24,7 @@ from biasgp.estimators.validation import (
 )
 from biasgp.kernels import Kernel
 from biasgp.messages import ConstantResponseWarning, ConvergenceWarning, JitterWarning, RunawayTuningWarning
-from biasgp.models.posterior import Posterior
+from biasgp.models.posterior import AveragedPosterior, Posterior
 from biasgp.optimize import Report
 from biasgp.response import Scaling
 
@@ -40,7 +40,7 @@ class ModelFit(Protocol):
     @property
     def noise_variance(self) -> float: ...
     @property
-    def posterior(self) -> Posterior: ...
+    def posterior(self) -> Posterior | AveragedPosterior: ...
     @property
     def report(self) -> Report: ...
 
@@ -79,8 +79,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 ConstantResponseWarning,
                 stacklevel=2,
             )
-        bound = kernel.bind(X_array, column_names(self))
-        model = self._fit_model(X_array, scaling.forward(y_array), bound, known / scaling.scale**2, scaling)
+        bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
+        with blas_threads_for(len(y_array)):
+            model = self._fit_model(X_array, scaling.forward(y_array), bound, known / scaling.scale**2, scaling)
         self._scaling, self._posterior = scaling, model.posterior
         self._scaled_noise_variance = model.noise_variance
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
@@ -98,17 +99,19 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         elif not model.report.converged:
-            warnings.warn(
-                f"The search for the parameters stopped after {model.report.n_iter} iterations before it converged "
-                f"({model.report.message}). Raise max_iter (now {self.max_iter}), or look for badly scaled inputs.",
-                ConvergenceWarning,
-                stacklevel=3,
+            advice = (
+                f"Raise max_iter (now {self.max_iter})."
+                if model.report.n_iter >= self.max_iter
+                else "The covariance is nearly singular, as for readings without noise: use a less smooth kernel."
             )
-        jitter = model.posterior.factor.jitter
+            warnings.warn(
+                f"The search for the parameters stopped before it converged. {advice}", ConvergenceWarning, stacklevel=3
+            )
+        jitter = model.posterior.jitter
         if jitter > 0.0:
             warnings.warn(
                 f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal "
-                " (y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this.",
+                "(y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this.",
                 JitterWarning,
                 stacklevel=3,
             )
@@ -153,4 +156,6 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_positive_integer("n_samples", n_samples)
         mean, covariance = self.predict(X, return_cov=True, include_noise=include_noise)
         standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
-        return np.asarray(mean[:, None] + factorise(covariance, np.zeros(len(mean))).multiply(standard))
+        # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's.
+        rounding = 1e-10 * np.maximum(self.kernel_.diag(check_query(self, X)), covariance.diagonal())
+        return np.asarray(mean[:, None] + factorise(covariance, rounding).multiply(standard))

@@ -24,6 +24,7 @@ class RandomBiasGP(BaseGP):
     tuning : {"ml", "paper"}
         How (λ₁, λ₂, λ₃) are found. "ml": by a bound on the marginal likelihood of the Student-t that the model implies.
         "paper": the paper's alternation, which has no minimum; it is stopped and warns. Ignored when lambdas are given.
+        A bias common to all readings cannot be told from the level of f, so "ml" holds μ at 0 (λ₁ infinite).
     lambdas : tuple of three floats, optional
         (λ₁, λ₂, λ₃) themselves, for y in units of its robust standard deviation (1.4826 times the median absolute
         deviation). λ₁ may be infinite: no common bias.
@@ -47,7 +48,7 @@ class RandomBiasGP(BaseGP):
     optimality_ : float
         Size of the objective's gradient at the fit.
     objective_ : float
-        The minimised objective, in y's unit.
+        The minimised bound on −log p(y), in y's unit: RL₂ plus its normaliser.
     kernel_, n_iter_
         As in GaussianGP.
     """
@@ -87,8 +88,8 @@ class RandomBiasGP(BaseGP):
 
 
 def _check_lambdas(lambdas: Any) -> tuple[float, float, float]:
-    if not isinstance(lambdas, tuple | list) or len(lambdas) != 3:
+    if np.shape(lambdas) != (3,):
         raise ValueError(f"lambdas must be three numbers (λ₁, λ₂, λ₃), got {lambdas!r}.")
-    first, second, third = lambdas
+    first, second, third = (value.item() if isinstance(value, np.generic) else value for value in lambdas)
     first = np.inf if first == np.inf else check_number("lambdas[0]", first, above=0.0, inclusive=True)
     return first, check_number("lambdas[1]", second, above=0.0), check_number("lambdas[2]", third, above=0.0)

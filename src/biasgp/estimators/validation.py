@@ -13,10 +13,13 @@ from biasgp._typing import Array
 from biasgp.kernels import Kernel, SquaredExponential, as_kernel
 
 MIN_READINGS = 3
+LARGEST = 1e100
+"""Squares of larger numbers overflow."""
 
 
 def check_training(estimator: Any, X: Any, y: Any) -> tuple[Array, Array]:
     """X and y as float arrays; sets n_features_in_ and feature_names_in_."""
+    _check_response(y)
     try:
         X_array, y_array = validate_data(
             estimator,
@@ -27,19 +30,31 @@ def check_training(estimator: Any, X: Any, y: Any) -> tuple[Array, Array]:
             ensure_all_finite=False,
             ensure_min_samples=MIN_READINGS,
         )
-    except ValueError as error:
-        raise _naming_the_text(error, X, y) from error
+    except (TypeError, ValueError) as error:
+        raise _naming_the_text(error, X) from error
     check_finite(X_array, column_names(estimator))
-    _refuse_unless_finite(y_array, "y")
     return X_array, np.asarray(y_array, dtype=np.float64)
+
+
+def _check_response(y: Any) -> None:
+    """Refuse text, NaN and infinity in y; its shape is scikit-learn's to check."""
+    values = np.asarray(y)
+    if values.dtype.kind in "OUS" and y is not None:
+        values = values.astype(object)
+        row = _first_text(values.ravel())
+        if row is not None:
+            raise ValueError(f"y, row {row}: {values.ravel()[row]!r} is not a number. Drop the row or correct it.")
+        values = values.astype(float)
+    if values.dtype.kind == "f":
+        _refuse_unless_finite(values.ravel(), "y")
 
 
 def check_query(estimator: Any, X: Any) -> Array:
     """X to predict at, with the columns of fit."""
     try:
         array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-    except ValueError as error:
-        raise _naming_the_text(error, X, None) from error
+    except (TypeError, ValueError) as error:
+        raise _naming_the_text(error, X) from error
     check_finite(array, column_names(estimator))
     return np.asarray(array)
 
@@ -58,17 +73,17 @@ def check_finite(X: Array, names: Sequence[str] | None) -> None:
 
 
 def _refuse_unless_finite(values: Array, what: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(bad) == 0:
         return
-    kind = "NaN" if np.isnan(values[bad[0]]) else "infinity"
+    kind = "NaN" if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
     more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
     raise ValueError(f"{what} contains {kind} at row {bad[0]}{more}. Drop these rows or fill them in first.")
 
 
-def _naming_the_text(error: ValueError, X: Any, y: Any) -> Exception:
-    """The same refusal, with the place of the text that could not be made a number, if that was it."""
-    if "could not convert" not in str(error):
+def _naming_the_text(error: Exception, X: Any) -> Exception:
+    """The same refusal, with the place of the text or date that is not a number, if that was it."""
+    if not any(word in str(error) for word in ("convert", "promote", "argument must be a string")):
         return error
     names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
     table = np.asarray(X, dtype=object)
@@ -76,12 +91,9 @@ def _naming_the_text(error: ValueError, X: Any, y: Any) -> Exception:
         row = _first_text(table[:, j])
         if row is not None:
             column = repr(names[j]) if names else str(j)
-            return ValueError(
-                f"X, column {column}, row {row}: {table[row, j]!r} is not a number. Drop the column or encode it."
-            )
-    column_y = np.asarray(y, dtype=object).ravel()
-    row = _first_text(column_y)
-    return error if row is None else ValueError(f"y, row {row}: {column_y[row]!r} is not a number.")
+            message = f"X, column {column}, row {row}: {table[row, j]!r} is not a number. Drop the column or encode it."
+            return type(error)(f"{message} ({error})") if isinstance(error, TypeError) else ValueError(message)
+    return error
 
 
 def _first_text(column: Any) -> int | None:
@@ -97,7 +109,10 @@ def check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
     """A known variance for each of n readings; zeros when none is given."""
     if noise_variance is None:
         return np.zeros(n)
-    known = np.asarray(noise_variance, dtype=np.float64)
+    try:
+        known = np.asarray(noise_variance, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"noise_variance must be numbers, one a reading: {error}.") from error
     if known.ndim == 0:
         known = np.full(n, float(known))
     if known.shape != (n,):

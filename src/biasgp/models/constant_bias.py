@@ -18,17 +18,16 @@ from scipy.special import ndtr
 
 from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
-from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search
+from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search, search_on_few
 from biasgp.optimize import Report, minimize
 
 K_START, K_RANGE = 0.8, (0.1, 3.0)
-FENCE = 50.0
+FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -98,9 +97,17 @@ class RegularisedLikelihood:
 
 
 def fit(
-    X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, *, k: float | None = None, lam: float | None = None
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    max_iter: int,
+    *,
+    k: float | None = None,
+    lam: float | None = None,
+    rough: bool = False,
 ) -> ConstantBiasFit:
-    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
+    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given; with `rough`, on a part of the readings."""
     fenced = np.clip(y, -FENCE, FENCE)
 
     def build(rows: Rows) -> RegularisedLikelihood:
@@ -115,7 +122,8 @@ def fit(
     starts = [np.append(start, [log_k, log_k]) for start in covariance_starts(kernel)]
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
     bounds = free if k is None and lam is None else fixed
-    report = search(build, X, y, starts, bounds, max_iter, first_bounds=fixed)
+    searching = search_on_few if rough else search
+    report = searching(build, X, y, starts, bounds, max_iter, first_bounds=fixed)
     return at(X, y, kernel, known, report, lam)
 
 
@@ -165,8 +173,7 @@ def fit_unregularised(X: Array, y: Array, kernel: Kernel, known: Array, max_iter
 
     anywhere = np.tile([-np.inf, np.inf], (len(y), 1))
     bounds = np.vstack([covariance_bounds(kernel, X, y), anywhere])
-    with blas_threads_for(len(y)):
-        report = minimize(objective, np.concatenate([plain.report.x, np.zeros(len(y))]), bounds, max_iter)
+    report = minimize(objective, np.concatenate([plain.report.x, np.zeros(len(y))]), bounds, max_iter)
     delta, variance, nothing = report.x[p:], float(np.exp(report.x[p - 1])), np.zeros(len(y))
     kernel = kernel.with_theta(report.x[: p - 1])
     return ConstantBiasFit(

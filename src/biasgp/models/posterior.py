@@ -16,8 +16,37 @@ CHUNK_ENTRIES = 2**22
 """Predictions hold one block of about this many covariances (32 MiB) at a time."""
 
 
+class _ByChunks:
+    """Means and variances of f at many points, a block at a time."""
+
+    kernel: Kernel
+    X: Array
+    alpha: Array
+
+    def explained(self, cross: Array) -> Array:
+        """What the readings take off the variance of f at each row of c*ᵀ."""
+        raise NotImplementedError
+
+    def mean(self, X: Array) -> Array:
+        """E f at the rows of X."""
+        return np.concatenate([self.kernel(X[rows], self.X) @ self.alpha for rows in self._chunks(len(X))])
+
+    def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
+        """E f and Var f at the rows of X."""
+        mean, variance = np.empty(len(X)), self.kernel.diag(X)
+        for rows in self._chunks(len(X)):
+            cross = self.kernel(X[rows], self.X)
+            mean[rows] = cross @ self.alpha
+            variance[rows] -= self.explained(cross)
+        return mean, np.maximum(variance, 0.0)
+
+    def _chunks(self, n: int) -> Iterator[slice]:
+        step = max(1, CHUNK_ENTRIES // len(self.X))
+        return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(_ByChunks):
     """Mean c*ᵀα and covariance c** − c*ᵀK⁻¹c* of f, α = K⁻¹(y − δ)."""
 
     kernel: Kernel
@@ -31,26 +60,35 @@ class Posterior:
         factor = factorise(kernel(X), noise)
         return cls(kernel, X, factor.solve(residual), factor)
 
-    def mean(self, X: Array) -> Array:
-        """E f at the rows of X."""
-        return np.concatenate([self.kernel(X[rows], self.X) @ self.alpha for rows in self._chunks(len(X))])
+    @property
+    def jitter(self) -> float:
+        return self.factor.jitter
 
-    def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f at the rows of X."""
-        mean, variance = np.empty(len(X)), self.kernel.diag(X)
-        for rows in self._chunks(len(X)):
-            cross = self.kernel(X[rows], self.X)
-            mean[rows] = cross @ self.alpha
-            explained = self.factor.half_solve(cross.T)
-            variance[rows] -= np.einsum("ij,ij->j", explained, explained)
-        return mean, np.maximum(variance, 0.0)
+    def explained(self, cross: Array) -> Array:
+        half = self.factor.half_solve(cross.T)
+        return np.asarray(np.einsum("ij,ij->j", half, half))
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
         cross = self.kernel(X, self.X)
-        explained = self.factor.half_solve(cross.T)
-        return cross @ self.alpha, self.kernel(X) - explained.T @ explained
+        half = self.factor.half_solve(cross.T)
+        return cross @ self.alpha, self.kernel(X) - half.T @ half
 
-    def _chunks(self, n: int) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // len(self.X))
-        return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+@dataclass(frozen=True)
+class AveragedPosterior(_ByChunks):
+    """The same with K⁻¹ replaced by a matrix that holds an average over several K (see support.Moments)."""
+
+    kernel: Kernel
+    X: Array
+    alpha: Array
+    precision: Array
+    jitter: float = 0.0
+
+    def explained(self, cross: Array) -> Array:
+        return np.asarray(np.einsum("ij,ij->i", cross @ self.precision, cross))
+
+    def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
+        """E f and the full Cov f; needs room for len(X)² numbers."""
+        cross = self.kernel(X, self.X)
+        return cross @ self.alpha, self.kernel(X) - cross @ self.precision @ cross.T

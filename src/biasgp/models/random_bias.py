@@ -21,7 +21,6 @@ from scipy.special import gammaln, psi
 
 from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
-from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.gaussian import LOG_2PI
@@ -52,20 +51,15 @@ class RandomBiasFit:
 
 
 class RegularisedLikelihood:
-    """RL₂ with μ profiled out, and its gradient in (θ, log τ̃², log λ₂, log λ₃).
+    """RL₂ with μ profiled out, plus the bracket above, and the gradient in (θ, log τ̃², log λ₂, log λ₃)."""
 
-    With `bound` the bracket above is added, so that the sum bounds a marginal likelihood in (λ₂, λ₃) as well.
-    """
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lambda_mean: float) -> None:
+        self.X, self.y, self.kernel, self.known, self.lambda_mean = X, y, kernel, known, lambda_mean
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lambda_mean: float, *, bound: bool) -> None:
-        self.X, self.y, self.kernel, self.known = X, y, kernel, known
-        self.lambda_mean, self.bound = lambda_mean, bound
-
-    def level(self, K: DenseCovariance) -> tuple[float, float, float]:
-        """μ that minimises RL₂, and 1ᵀQy and 1ᵀQ1, which tell how much of it the data ask for."""
+    def level(self, K: DenseCovariance) -> float:
+        """μ that minimises RL₂."""
         Q1 = K.solve(np.ones_like(self.y))
-        pull, precision = float(Q1 @ self.y), float(Q1.sum())
-        return pull / (precision + 2.0 * self.lambda_mean), pull, precision
+        return float(Q1 @ self.y / (Q1.sum() + 2.0 * self.lambda_mean))
 
     def split(self, x: Array) -> tuple[Array, Array, float, float]:
         """θ, τ̃², λ₂, λ₃."""
@@ -76,18 +70,18 @@ class RegularisedLikelihood:
         theta, variances, shape, scale = self.split(x)
         n = len(self.y)
         K = DenseCovariance(self.kernel.with_theta(theta), self.X, variances + self.known)
-        mu = self.level(K)[0]
+        mu = self.level(K)
         residual = self.y - mu
         alpha = K.solve(residual)
         value = 0.5 * (n * LOG_2PI + K.logdet + residual @ alpha)
-        value += (self.lambda_mean * mu**2 if mu else 0.0) + (shape * np.log(variances) + scale / variances).sum()
+        value += (self.lambda_mean * mu**2 if mu else 0.0) + (
+            shape * np.log(variances / scale) + scale / variances
+        ).sum()
+        A = shape + 0.5
+        value += n * (A * np.log(A) - A - gammaln(A) + gammaln(shape))
         by_theta, by_noise = K.gradient(alpha)
-        by_shape, by_scale = shape * np.log(variances).sum(), (scale / variances).sum()
-        if self.bound:
-            A = shape + 0.5
-            value += n * (A * np.log(A) - A - gammaln(A) + gammaln(shape) - shape * np.log(scale))
-            by_shape += n * shape * (np.log(A) - psi(A) + psi(shape) - np.log(scale))
-            by_scale -= n * shape
+        by_shape = shape * (np.log(variances / scale).sum() + n * (np.log(A) - psi(A) + psi(shape)))
+        by_scale = (scale / variances).sum() - n * shape
         by_variances = variances * by_noise + shape - scale / variances
         return float(value), np.concatenate([by_theta, by_variances, [by_shape, by_scale]])
 
@@ -105,14 +99,8 @@ def fit(
     x = _start(X, y, kernel, known, max_iter)
     if lambdas is not None:
         return _minimise(X, y, kernel, known, x, max_iter, lambdas)
-    found = _minimise(X, y, kernel, known, x, max_iter, (np.inf, None, None))
-    # λ₁ by the evidence of μ: it is infinite unless the readings' common level is more than noise.
-    K = DenseCovariance(found.kernel, X, found.bias_variance + known)
-    _, pull, precision = RegularisedLikelihood(X, y, kernel, known, np.inf, bound=True).level(K)
-    level_variance = (pull**2 - precision) / precision**2
-    if level_variance <= 0.0:
-        return found
-    return _minimise(X, y, kernel, known, found.report.x, max_iter, (0.5 / level_variance, None, None))
+    # A bias common to all readings cannot be told from the level of f, so no μ is looked for.
+    return _minimise(X, y, kernel, known, x, max_iter, (np.inf, None, None))
 
 
 def _start(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Array:
@@ -134,7 +122,7 @@ def _minimise(
     lambdas: tuple[float, float | None, float | None],
 ) -> RandomBiasFit:
     """From x, for the given λs; those that are None are found as well."""
-    objective = RegularisedLikelihood(X, y, kernel, known, lambdas[0], bound=lambdas[1] is None)
+    objective = RegularisedLikelihood(X, y, kernel, known, lambdas[0])
     variance = max(1.0, float(np.var(y)))
     ranges = [SHAPE_RANGE, SCALE_RANGE]
     for i, value in enumerate(lambdas[1:]):
@@ -147,8 +135,7 @@ def _minimise(
             np.log(ranges),
         ]
     )
-    with blas_threads_for(len(y)):
-        report = minimize(objective, x, bounds, max_iter)
+    report = minimize(objective, x, bounds, max_iter)
     return _at(X, y, known, objective, report, bounds)
 
 
@@ -157,7 +144,7 @@ def _at(
 ) -> RandomBiasFit:
     theta, variances, shape, scale = objective.split(report.x)
     kernel = objective.kernel.with_theta(theta)
-    mu = objective.level(DenseCovariance(kernel, X, variances + known))[0]
+    mu = objective.level(DenseCovariance(kernel, X, variances + known)) if np.isfinite(objective.lambda_mean) else 0.0
     posterior = Posterior.of(kernel, X, variances + known, y - mu)
     # Most readings share one small variance, the noise; what goes beyond it is the bias's.
     noise = float(np.median(variances))

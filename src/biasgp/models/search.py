@@ -47,15 +47,26 @@ def search(
     max_iter: int,
     first_bounds: Array | None = None,
 ) -> Report:
-    """Minimise build(all rows), from where a search on few rows ends; that one within first_bounds, if given."""
-    size = len(y) if len(y) < FEW else min(SUBSET, len(y) // 2)
-    rows = representative_rows(X, y, size) if size < len(y) else EVERYTHING
-    with blas_threads_for(size):
-        few = build(rows)
-        first = multistart(few, starts, bounds if first_bounds is None else first_bounds, max_iter)
-        if first_bounds is not None:
-            first = resume(few, first, bounds, max_iter)
-    if size == len(y):
+    """Minimise build(all rows), from where a search on few rows ends; that one within first_bounds to begin with."""
+    first = search_on_few(build, X, y, starts, bounds, max_iter, first_bounds)
+    if len(y) < FEW:
         return first
-    with blas_threads_for(len(y)):
-        return resume(build(EVERYTHING), first, bounds, max_iter)
+    return resume(build(EVERYTHING), first, bounds, max_iter)
+
+
+def search_on_few(
+    build: Build,
+    X: Array,
+    y: Array,
+    starts: Sequence[Array],
+    bounds: Array,
+    max_iter: int,
+    first_bounds: Array | None = None,
+) -> Report:
+    """Minimise build(a representative half of the rows, or SUBSET of them); build(all rows) where there are few."""
+    size = len(y) if len(y) < FEW else min(SUBSET, len(y) // 2)
+    with blas_threads_for(size):
+        objective = build(representative_rows(X, y, size) if size < len(y) else EVERYTHING)
+        if first_bounds is None:
+            return multistart(objective, starts, bounds, max_iter)
+        return resume(objective, multistart(objective, starts, first_bounds, max_iter), bounds, max_iter)

@@ -1,0 +1,283 @@
+"""Sparse bias: most biases are exactly zero, the others come from a slab N(m, τ²) with its mean. Joins the paper's two.
+
+zᵢ ~ Bernoulli(π); δᵢ = 0 if zᵢ = 0, δᵢ ~ N(m, τ²) if zᵢ = 1. Given z this is a plain GP with two noise levels and one
+mean. The search: labels from the constant bias fit, then in turn the parameters by L-BFGS and the labels by single
+moves, each of which raises log p(y, z); then other slabs (more groups, replaced readings) and a start without any
+outlier, by the same measure; then a short Gibbs run over the labels that stay in doubt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.covariance import DenseCovariance
+from biasgp.kernels import Kernel
+from biasgp.models import constant_bias, gaussian
+from biasgp.models.gaussian import LOG_2PI
+from biasgp.models.posterior import AveragedPosterior
+from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search_on_few
+from biasgp.models.support import Labels, Moments, Slab, Support, average_over_labels
+from biasgp.optimize import Report, minimize
+
+START_K = (None, 1.0)
+"""Constant bias fits to start from: k by maximum likelihood, which shows outliers best but can take a large group of
+them for signal, and a k that is more like a plain GP."""
+START_RESIDUAL = 2.0
+"""Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
+MAX_ROUNDS, ROUND_ITERATIONS = 8, 12
+SLAB_RANGE = (1e-4, 1e6)
+MEAN_STD = 3.0
+"""Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
+MAX_GROUPS = 3
+NEAR, FAR = 5.0, 30.0
+"""A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
+MAX_SHAKES, SHAKE_SWEEPS, SHAKE_THRESHOLDS = 3, 15, (0.5, 0.05)
+SWEEPS, BURN_IN = 30, 5
+
+
+@dataclass(frozen=True)
+class State:
+    """Parameters (θ, log σ²), slab and labels, with log p(y, labels)."""
+
+    x: Array
+    slab: Slab
+    labels: Labels
+    evidence: float
+    report: Report
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the trace: where the search stood."""
+
+    stage: str
+    n_outliers: int
+    n_groups: int
+    replaced: bool
+    evidence: float
+
+
+@dataclass(frozen=True)
+class SparseBiasFit:
+    """A fitted sparse bias model, averaged over labels."""
+
+    kernel: Kernel
+    noise_variance: float
+    posterior: AveragedPosterior
+    state: State
+    moments: Moments
+    group_means: Array
+    trace: tuple[Step, ...]
+    report: Report
+
+
+class LabelledLikelihood:
+    """−log p(y | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²)."""
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, slab: Slab, labels: Labels) -> None:
+        self.X, self.y, self.kernel, self.known = X, y, kernel, known
+        self.mean_precision = 1.0 / slab.mean_variance
+        n_groups = 0 if slab.replaced else slab.n_groups
+        self.Z = np.asarray(labels[:, None] == np.arange(1, n_groups + 1), dtype=float)
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        (n, g), p = self.Z.shape, len(x) - self.Z.shape[1]
+        variance, slab_variances = np.exp(x[p - 1]), np.exp(x[p:])
+        noise = variance + self.known + self.Z @ slab_variances
+        K = DenseCovariance(self.kernel.with_theta(x[: p - 1]), self.X, noise)
+        solved = K.solve(np.column_stack([self.y, self.Z]))
+        means = np.linalg.solve(self.Z.T @ solved[:, 1:] + self.mean_precision * np.eye(g), self.Z.T @ solved[:, 0])
+        alpha = solved[:, 0] - solved[:, 1:] @ means
+        fit = (self.y - self.Z @ means) @ alpha + self.mean_precision * means @ means
+        by_theta, by_noise = K.gradient(alpha)
+        gradient = np.concatenate([by_theta, [variance * by_noise.sum()], slab_variances * (self.Z.T @ by_noise)])
+        return 0.5 * float(n * LOG_2PI + K.logdet + fit), gradient
+
+
+class Search:
+    """The data, the moves on them, and the trace of what was tried."""
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array) -> None:
+        self.X, self.y, self.kernel, self.known = X, y, kernel, known
+        self.bounds = covariance_bounds(kernel, X, y)
+        self.trace: list[Step] = []
+
+    def refit(self, x: Array, slab: Slab, labels: Labels, max_iter: int) -> tuple[Array, Slab, Report]:
+        """Parameters for given labels, from x."""
+        if slab.replaced:
+            rows = labels == 0
+            objective = LabelledLikelihood(
+                self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows]
+            )
+            report = minimize(objective, x, self.bounds, max_iter)
+            return report.x, replaced_slab(self.y[~rows], slab.mean_variance), report
+        objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
+        bounds = np.vstack([self.bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
+        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter)
+        p = len(x)
+        return report.x[:p], replace(slab, variances=tuple(np.exp(report.x[p:]).tolist())), report
+
+    def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
+        """Labels at parameters x, ready to move."""
+        C = self.kernel.with_theta(x[:-1])(self.X)
+        return Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
+
+    def alternate(self, stage: str, x: Array, slab: Slab, labels: Labels) -> State:
+        """Parameters and labels in turn, until no label moves."""
+        for _ in range(MAX_ROUNDS):
+            x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS)
+            support = self.support(x, slab, labels)
+            moved = support.climb(len(self.y))
+            labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
+            self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
+            if not moved:
+                break
+        return State(x, slab, labels, evidence, report)
+
+    def from_constant_bias(self, k: float | None, max_iter: int) -> State:
+        """From a rough constant bias fit: the readings far from it are the first outliers."""
+        cob = constant_bias.fit(self.X, self.y, self.kernel, self.known, max_iter, k=k, rough=True)
+        residual = self.y - cob.posterior.mean(self.X)
+        labels = (np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)).astype(np.intp)
+        out = residual[labels > 0]
+        slab = Slab(
+            variances=(max(float(out.var()), cob.noise_variance) if len(out) > 1 else 1.0,),
+            mean_variance=max(MEAN_STD**2, float((residual**2).max())),
+        )
+        x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
+        return self.alternate(f"constant bias, k {'free' if k is None else k}", x, slab, labels)
+
+    def from_plain(self, best: State, max_iter: int) -> State:
+        """From a rough plain GP, where nothing is an outlier."""
+        plain = search_on_few(
+            lambda rows: gaussian.Likelihood(self.X[rows], self.y[rows], self.kernel, self.known[rows]),
+            self.X,
+            self.y,
+            covariance_starts(self.kernel),
+            self.bounds,
+            max_iter,
+        )
+        slab = Slab(variances=best.slab.variances[:1], mean_variance=best.slab.mean_variance)
+        return self.better(best, "plain", plain.x, slab, np.zeros(len(self.y), dtype=np.intp), FAR)
+
+    def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
+        """log p(y, labels) as it stands, with the cost of the slab's parameters."""
+        return self.support(x, slab, labels).log_evidence() - occam(slab, labels)
+
+    def better(self, best: State, stage: str, x: Array, slab: Slab, labels: Labels, slack: float) -> State:
+        """The better of a state and of what another start leads to; that is not followed if it begins far behind."""
+        if self.evidence_at(x, slab, labels) < best.evidence - slack:
+            return best
+        return max(best, self.alternate(stage, x, slab, labels), key=lambda state: state.evidence)
+
+    def other_parameters(self, best: State) -> State:
+        """From other length-scales, for the same labels: the likelihood of a GP has several maxima."""
+
+        def build(rows: Rows) -> LabelledLikelihood:
+            return LabelledLikelihood(
+                self.X[rows], self.y[rows], self.kernel, self.known[rows], best.slab, best.labels[rows]
+            )
+
+        extra = np.log(best.slab.variances)
+        starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
+        bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
+        few = search_on_few(build, self.X, self.y, starts, bounds, MAX_ROUNDS * ROUND_ITERATIONS)
+        return self.better(best, "other parameters", few.x[: -len(extra)], best.slab, best.labels, FAR)
+
+    def other_slabs(self, best: State) -> State:
+        """One more group, as long as that is better; or replaced readings."""
+        out = best.labels > 0
+        if out.sum() >= 2:
+            slab = replaced_slab(self.y[out], best.slab.mean_variance)
+            best = self.better(best, "replaced", best.x, slab, out.astype(np.intp), NEAR)
+        while best.slab.n_groups < MAX_GROUPS and not best.slab.replaced:
+            split = self.split_widest_group(best)
+            following = best if split is None else self.better(best, "split", best.x, *split, NEAR)
+            if following is best:
+                break
+            best = following
+        return best
+
+    def shaken(self, best: State, rng: np.random.Generator) -> State:
+        """From the labels that a short Gibbs run finds likely, or not unlikely: these may differ in several at once."""
+        for _ in range(MAX_SHAKES):
+            support = self.support(best.x, best.slab, best.labels)
+            chance = average_over_labels(support, SHAKE_SWEEPS, 0, rng).probability
+            before = best
+            for threshold in SHAKE_THRESHOLDS:
+                labels = np.where(chance > threshold, np.maximum(before.labels, 1), 0)
+                if not np.array_equal(labels, best.labels):
+                    best = self.better(best, "shaken", before.x, before.slab, labels, FAR)
+            if best is before:
+                break
+        return best
+
+    def split_widest_group(self, state: State) -> tuple[Slab, Labels] | None:
+        """Cut the group of largest variance where that leaves the least within; None if it has no two members."""
+        support = self.support(state.x, state.slab, state.labels)
+        widest = int(np.argmax(state.slab.variances))
+        members = np.flatnonzero(state.labels == widest + 1)
+        if len(members) < 4:
+            return None
+        bias = support.added[widest + 1] * (support.Qy - support.U @ support.group_means())[members]
+        members = members[np.argsort(bias)]
+        bias = np.sort(bias)
+        within = [bias[:cut].var() * cut + bias[cut:].var() * (len(bias) - cut) for cut in range(2, len(bias) - 1)]
+        cut = 2 + int(np.argmin(within))
+        labels = state.labels.copy()
+        labels[members[cut:]] = state.slab.n_groups + 1
+        floor = float(np.exp(state.x[-1]))
+        variances = list(state.slab.variances)
+        variances[widest] = max(float(bias[:cut].var()), 0.1 * floor)
+        variances.append(max(float(bias[cut:].var()), 0.1 * floor))
+        slab = replace(state.slab, variances=tuple(variances))
+        return slab, labels
+
+
+def occam(slab: Slab, labels: Labels) -> float:
+    """What the slab's fitted parameters cost: ½ log(number of outliers) each (the group means are integrated out)."""
+    n_out = int((labels > 0).sum())
+    return 0.5 * (slab.n_groups + slab.replaced) * float(np.log1p(n_out))
+
+
+def replaced_slab(y: Array, mean_variance: float) -> Slab:
+    """N(center, variance) of the replaced readings' values."""
+    if len(y) < 2:
+        return Slab((mean_variance,), mean_variance, replaced=True, center=float(y.mean()) if len(y) else 0.0)
+    return Slab((float(y.var() + 1e-4),), mean_variance, replaced=True, center=float(y.mean()))
+
+
+def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
+    """The whole recipe."""
+    search = Search(X, y, kernel, known)
+    state = max((search.from_constant_bias(k, max_iter) for k in START_K), key=lambda state: state.evidence)
+    state = search.other_parameters(state)
+    state = search.from_plain(state, max_iter)
+    state = search.other_slabs(state)
+    state = search.shaken(state, rng)
+    return _finish(search, state, max_iter, rng)
+
+
+def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
+    """Converge the parameters, settle the labels once more, and average over those in doubt."""
+    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter)
+    support = search.support(x, slab, state.labels)
+    support.climb(len(search.y))
+    state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)
+    search.trace.append(Step("final", int((state.labels > 0).sum()), slab.n_groups, slab.replaced, state.evidence))
+    group_means = support.group_means()
+    moments = average_over_labels(support, SWEEPS, BURN_IN, rng)
+    kernel = search.kernel.with_theta(x[:-1])
+    return SparseBiasFit(
+        kernel=kernel,
+        noise_variance=float(np.exp(x[-1])),
+        posterior=AveragedPosterior(kernel, search.X, moments.alpha, moments.precision),
+        state=state,
+        moments=moments,
+        group_means=group_means,
+        trace=tuple(search.trace),
+        report=report,
+    )

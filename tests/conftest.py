@@ -1,0 +1,25 @@
+"""What the whole suite shares: reproducible property tests, and small data sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from biasgp.data import Simulation, simulate
+
+settings.register_profile(
+    "biasgp", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("biasgp")
+
+
+@pytest.fixture(scope="session")
+def one_d() -> Simulation:
+    """The paper's function of one input, a tenth of the 60 readings too high."""
+    return simulate("1d", 1, n=60, n_test=40, random_state=1)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

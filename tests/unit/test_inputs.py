@@ -1,0 +1,78 @@
+"""What the inputs say about themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from biasgp.inputs import column_scales, neighbour_gap, representative_rows, resolve_columns
+
+
+def test_column_scales_are_standard_deviations(rng):
+    X = rng.standard_normal((50, 3)) * [1.0, 1e-6, 1e6]
+    assert_allclose(column_scales(X), X.std(axis=0))
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, -1e9])
+def test_a_constant_column_has_scale_one(level):
+    assert_array_equal(column_scales(np.column_stack([np.full(7, level), np.arange(7.0)]))[0], 1.0)
+
+
+def test_neighbour_gap_is_the_median_distance_of_distinct_values():
+    column = np.array([[4.0], [0.0], [1.0], [1.0], [2.0], [2.0], [2.0], [9.0]])
+    # Distinct: 0, 1, 2, 4, 9; gaps 1, 1, 2, 5.
+    assert_allclose(neighbour_gap(column), [1.5])
+    assert_allclose(neighbour_gap(column, jointly=True), [1.5])
+
+
+def test_neighbour_gap_of_each_column_or_of_the_points_themselves():
+    side = np.arange(5.0)
+    X = np.array([[a, 10 * b] for a in side for b in side])
+    assert_allclose(neighbour_gap(X), [1.0, 10.0])
+    assert_allclose(neighbour_gap(X, jointly=True), [1.0])
+
+
+def test_neighbour_gap_of_identical_rows_is_one():
+    X = np.full((4, 2), 3.0)
+    assert_allclose(neighbour_gap(X), [1.0, 1.0])
+    assert np.all(neighbour_gap(X, jointly=True) > 0)
+
+
+def test_columns_resolve_by_name_and_index():
+    assert resolve_columns(["c", 0, -2], 3, ["a", "b", "c"]) == (2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "message"),
+    [
+        ("z", ["a", "b"], "column 'z', but X has 'a', 'b'"),
+        ("a", None, "no column names; use an index"),
+        (2, None, r"column 2, but X has 2 columns \(0 to 1\)"),
+        (-3, ["a", "b"], "column -3, but X has 2 columns"),
+    ],
+)
+def test_unknown_columns_are_named(column, names, message):
+    with pytest.raises(ValueError, match=message):
+        resolve_columns([column], 2, names)
+
+
+def test_representative_rows_are_the_same_whatever_their_order(rng):
+    X = rng.integers(0, 4, (40, 2)).astype(float)
+    y = rng.standard_normal(40)
+    order = rng.permutation(40)
+
+    def chosen(X, y):
+        rows = representative_rows(X, y, 15)
+        assert len(np.unique(rows)) == 15
+        return {(*x, v) for x, v in zip(X[rows].tolist(), y[rows].tolist(), strict=True)}
+
+    assert chosen(X, y) == chosen(X[order], y[order])
+
+
+def test_representative_rows_reach_over_the_whole_range():
+    X = np.arange(1000.0)[:, None]
+    rows = representative_rows(X, np.zeros(1000), 100)
+    assert_array_equal(rows, np.sort(rows))
+    counts = np.histogram(rows, bins=4, range=(0, 1000))[0]
+    assert counts.min() >= 10

@@ -1,0 +1,99 @@
+"""The search: what it reports, and which basin it ends in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from biasgp.optimize import minimize, multistart, resume
+
+WIDE = np.array([[-10.0, 10.0], [-10.0, 10.0]])
+
+
+def bowl(center):
+    """A quadratic with its minimum, 3, at center."""
+
+    def objective(x):
+        return float(((x - center) ** 2).sum()) + 3.0, 2.0 * (x - center)
+
+    return objective
+
+
+def two_basins(x):
+    """Minima near −1 (the better one) and +1."""
+    value = (x[0] ** 2 - 1.0) ** 2 + 0.3 * x[0]
+    return float(value), np.array([4.0 * x[0] * (x[0] ** 2 - 1.0) + 0.3])
+
+
+def test_finds_an_interior_minimum_and_says_so():
+    report = minimize(bowl(np.array([1.0, -2.0])), np.zeros(2), WIDE, 50)
+    assert_allclose(report.x, [1.0, -2.0], atol=1e-5)
+    assert report.value == pytest.approx(3.0)
+    assert report.converged
+    assert report.n_iter >= 1
+    assert not report.at_lower.any()
+    assert not report.at_upper.any()
+
+
+def test_says_which_entries_sit_on_which_bound():
+    report = minimize(bowl(np.array([-20.0, 20.0])), np.zeros(2), WIDE, 50)
+    assert_array_equal(report.at_lower, [True, False])
+    assert_array_equal(report.at_upper, [False, True])
+    assert report.converged
+
+
+def test_a_fixed_entry_stays_and_is_not_said_to_sit_on_a_bound():
+    bounds = np.array([[0.5, 0.5], [-10.0, 10.0]])
+    report = minimize(bowl(np.array([3.0, 3.0])), np.array([0.5, 0.0]), bounds, 50)
+    assert_allclose(report.x, [0.5, 3.0], atol=1e-5)
+    assert not report.at_lower.any()
+    assert not report.at_upper.any()
+
+
+def test_a_start_out_of_bounds_is_moved_in():
+    report = minimize(bowl(np.array([1.0, 1.0])), np.array([99.0, -99.0]), WIDE, 50)
+    assert_allclose(report.x, [1.0, 1.0], atol=1e-5)
+
+
+def test_too_few_iterations_are_not_convergence():
+    def rosenbrock(x):
+        a, b = x
+        gradient = np.array([-400 * a * (b - a**2) - 2 * (1 - a), 200 * (b - a**2)])
+        return 100 * (b - a**2) ** 2 + (1 - a) ** 2, gradient
+
+    report = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
+    assert not report.converged
+    assert report.n_iter == 2
+
+
+def test_multistart_ends_in_the_better_basin_whatever_the_order():
+    starts = [np.array([0.95]), np.array([-0.95])]
+    bounds = np.array([[-5.0, 5.0]])
+    best = minimize(two_basins, starts[1], bounds, 50)
+    worse = minimize(two_basins, starts[0], bounds, 50)
+    assert worse.value > best.value + 0.1
+    for order in (starts, starts[::-1]):
+        report = multistart(two_basins, order, bounds, 50)
+        assert report.value == pytest.approx(best.value)
+        assert report.x[0] < 0
+
+
+def test_evaluations_are_counted_over_all_starts_and_runs():
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return two_basins(x)
+
+    bounds = np.array([[-5.0, 5.0]])
+    report = multistart(counted, [np.array([2.0]), np.array([-2.0]), np.array([0.5])], bounds, 50)
+    assert report.n_evaluations == len(calls)
+    assert resume(counted, report, bounds, 50).n_evaluations == len(calls)
+
+
+def test_one_start_is_a_plain_run():
+    bounds = np.array([[-5.0, 5.0]])
+    assert_array_equal(
+        multistart(two_basins, [np.array([1.2])], bounds, 50).x, minimize(two_basins, np.array([1.2]), bounds, 50).x
+    )
