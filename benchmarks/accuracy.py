@@ -15,14 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, metrics
+from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, metrics
 from biasgp.data import SCENARIOS, Simulation, simulate
 
+Model = GaussianGP | ConstantBiasGP | RandomBiasGP | SparseBiasGP
 DATASETS = ("1d", "friedman")
-METHODS: dict[str, Callable[[], GaussianGP | ConstantBiasGP | RandomBiasGP]] = {
+METHODS: dict[str, Callable[[], Model]] = {
     "gp": GaussianGP,
     "cob": ConstantBiasGP,
     "rab": RandomBiasGP,
+    "sparse": SparseBiasGP,
 }
 FIELDS = ("dataset", "scenario", "replicate", "method", "mse", "mse_f", "nlpd", "precision", "recall")
 
@@ -33,7 +35,7 @@ def draw(dataset: str, scenario: int, replicate: int, seed: int = 0) -> Simulati
     return simulate(dataset, scenario, random_state=rng)
 
 
-def score(model: GaussianGP | ConstantBiasGP | RandomBiasGP, data: Simulation) -> dict[str, float]:
+def score(model: Model, data: Simulation) -> dict[str, float]:
     """Test scores of a fitted model, and those of its list of outliers if it has one."""
     mean, std = model.predict(data.X_test, return_std=True, include_noise=True)
     flagged = getattr(model, "outlier_mask_", np.zeros(len(data.y), dtype=bool))

@@ -110,7 +110,7 @@ def main() -> None:
         thread_table()
         return
     paper_scenarios(args.replicates)
-    sensor_size(["gp", "cob"])
+    sensor_size(["gp", "cob", "sparse"])
     import_time()
 
 

@@ -23,5 +23,29 @@ class RunawayTuningWarning(BiasGPWarning):
     """A tuning parameter or the noise ran to where the model degenerates."""
 
 
+class UntrustworthyFitWarning(BiasGPWarning):
+    """A fit found reason to doubt itself; the subclasses say which. It is in `diagnosis_` too."""
+
+
+class HeavyTailWarning(UntrustworthyFitWarning):
+    """The readings taken for clean have heavier tails than noise."""
+
+
+class OverflaggingWarning(UntrustworthyFitWarning):
+    """So many readings were flagged that what is left may be too good to be true."""
+
+
+class BoundWarning(UntrustworthyFitWarning):
+    """The noise or a length-scale sits on the lowest value that the data allow."""
+
+
+class ClusteredOutliersWarning(UntrustworthyFitWarning):
+    """The flagged readings lie next to one another: a fault that lasted, or a true feature of the signal."""
+
+
+class AmbiguousOutliersWarning(UntrustworthyFitWarning):
+    """Another set of outliers explains the readings almost as well."""
+
+
 class CovarianceError(ArithmeticError):
     """The covariance matrix could not be factorised, even with jitter."""

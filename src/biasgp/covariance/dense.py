@@ -83,7 +83,7 @@ class DenseCovariance:
         if self._inverse is None:
             if self._factor is None:
                 raise RuntimeError("The inverse was used up by gradient().")
-            self._inverse = inverse_of(self._factor)
+            self._inverse = inverse_of(self._factor, overwrite=True)
             self._factor = None
         return self._inverse
 
@@ -124,12 +124,17 @@ class DenseCovariance:
         return alpha, delta
 
 
-def inverse_of(factor: DenseFactor) -> Array:
-    """K⁻¹, whole and symmetric, in the memory of the factor, which is used up."""
-    lower, info = lapack.dpotri(factor.lower, lower=1, overwrite_c=1)
+def inverse_of(factor: DenseFactor, *, overwrite: bool = False) -> Array:
+    """K⁻¹, whole and symmetric; with `overwrite`, in the memory of the factor, which is then used up."""
+    lower, info = lapack.dpotri(factor.lower, lower=1, overwrite_c=overwrite)
     if info != 0:
         raise CovarianceError("The covariance matrix is singular to working precision.")
     return mirror(lower)
+
+
+def half_inverse_of(factor: DenseFactor) -> Array:
+    """L⁻¹, zero above its diagonal."""
+    return np.tril(lapack.dtrtri(factor.lower, lower=1)[0])
 
 
 def mirror(lower: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,18 +16,22 @@ from biasgp._typing import Array
 from biasgp.covariance.dense import factorise
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.validation import (
+    check_choice,
     check_kernel,
     check_noise_variance,
     check_positive_integer,
     check_query,
+    check_readings,
     check_training,
     column_names,
 )
 from biasgp.kernels import Kernel
 from biasgp.messages import ConstantResponseWarning, ConvergenceWarning, JitterWarning, RunawayTuningWarning
 from biasgp.models.posterior import AveragedPosterior, Posterior
+from biasgp.models.support import log_normal
+from biasgp.models.transform_choice import RESPONSES, choose_transform
 from biasgp.optimize import Report
-from biasgp.response import Scaling
+from biasgp.response import ScaledResponse, Scaling
 
 OUTLIER_SIZE = 2.5
 """A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
@@ -46,14 +51,15 @@ class ModelFit(Protocol):
 
 
 class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A Gaussian process on a robustly scaled response; subclasses supply the model."""
+    """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model."""
 
     kernel: Any
+    response: str
     max_iter: int
 
     @abstractmethod
-    def _fit_model(self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling) -> ModelFit:
-        """Fit the model to the scaled response z, and set the attributes that are the model's own."""
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> ModelFit:
+        """Fit the model to response.z, and set the attributes that are the model's own, in the user's units."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Self:
         """Fit to readings y at the rows of X.
@@ -68,24 +74,28 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Known variance of each reading's error, in y's unit squared, added to the σ² that is learnt.
         """
         check_positive_integer("max_iter", self.max_iter)
+        check_choice("response", self.response, RESPONSES)
         kernel = check_kernel(self.kernel)
         X_array, y_array = check_training(self, X, y)
         known = check_noise_variance(noise_variance, len(y_array))
-        scaling = Scaling.of(y_array)
-        if scaling.constant:
-            warnings.warn(
-                f"y is {scaling.center:g} everywhere: predictions will be that, and their std means nothing. "
-                "Check that y is the column you meant.",
-                ConstantResponseWarning,
-                stacklevel=2,
-            )
-        bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
         with blas_threads_for(len(y_array)):
-            model = self._fit_model(X_array, scaling.forward(y_array), bound, known / scaling.scale**2, scaling)
+            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
+            scaling = Scaling.of(y_array, transform)
+            if scaling.constant:
+                warnings.warn(
+                    f"y is {y_array[0]:g} everywhere: predictions will be that, and their std means nothing. "
+                    "Check that y is the column you meant.",
+                    ConstantResponseWarning,
+                    stacklevel=2,
+                )
+            response = ScaledResponse(y_array, scaling)
+            bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
+            model = self._fit_model(X_array, response, bound, response.variances(known))
         self._scaling, self._posterior = scaling, model.posterior
         self._scaled_noise_variance = model.noise_variance
+        self.response_ = transform
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
-        self.noise_variance_ = model.noise_variance * scaling.scale**2
+        self.noise_variance_ = float(scaling.moments(np.zeros(1), np.array([model.noise_variance]))[1][0] ** 2)
         self.n_iter_ = max(1, model.report.n_iter)
         self._warn_about(model)
         return self
@@ -134,16 +144,43 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("Ask for return_std or return_cov, not both.")
         array = check_query(self, X)
         noise = self._scaled_noise_variance if include_noise else 0.0
-        scale = self._scaling.scale
+        scaling = self._scaling
         with blas_threads_for(len(self._posterior.X)):
+            if not (return_std or return_cov) and scaling.is_linear:
+                return scaling.backward(self._posterior.mean(array))
             if return_cov:
                 mean, covariance = self._posterior.mean_and_covariance(array)
                 covariance.flat[:: len(covariance) + 1] += noise
-                return self._scaling.backward(mean), covariance * scale**2
-            if return_std:
-                mean, variance = self._posterior.mean_and_variance(array)
-                return self._scaling.backward(mean), scale * np.sqrt(variance + noise)
-            return self._scaling.backward(self._posterior.mean(array))
+                return scaling.joint_moments(mean, covariance)
+            mean, variance = self._posterior.mean_and_variance(array)
+            moments = scaling.moments(mean, variance + noise)
+            return moments if return_std else moments[0]
+
+    def predict_quantiles(self, X: ArrayLike, q: ArrayLike, include_noise: bool = False) -> Array:
+        """Quantiles of f (of the next, not outlying, reading with include_noise); shape (len(X), len(q)).
+
+        Exact under any response transform: quantiles move with it, as means do not.
+        """
+        check_is_fitted(self)
+        levels = np.atleast_1d(np.asarray(q, dtype=float))
+        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise ValueError(f"q must be numbers between 0 and 1, got {q!r}.")
+        mean, variance = self._latent(check_query(self, X), include_noise)
+        return self._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels))
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Log density of a reading y at each row of X, as the model has it."""
+        check_is_fitted(self)
+        array, readings = check_query(self, X), check_readings(y, X)
+        mean, variance = self._latent(array, include_noise=True)
+        z = self._scaling.forward(readings)
+        return np.asarray(log_normal(z - mean, variance) + self._scaling.log_slope(readings))
+
+    def _latent(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance in model units."""
+        with blas_threads_for(len(self._posterior.X)):
+            mean, variance = self._posterior.mean_and_variance(X)
+        return mean, variance + (self._scaled_noise_variance if include_noise else 0.0)
 
     def sample_y(
         self,
@@ -153,9 +190,13 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         include_noise: bool = False,
     ) -> Array:
         """Draws of f (or of readings, with include_noise) at the rows of X; shape (len(X), n_samples)."""
+        check_is_fitted(self)
         check_positive_integer("n_samples", n_samples)
-        mean, covariance = self.predict(X, return_cov=True, include_noise=include_noise)
-        standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
+        array = check_query(self, X)
+        mean, covariance = self._posterior.mean_and_covariance(array)
         # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's.
-        rounding = 1e-10 * np.maximum(self.kernel_.diag(check_query(self, X)), covariance.diagonal())
-        return np.asarray(mean[:, None] + factorise(covariance, rounding).multiply(standard))
+        extra = 1e-10 * np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
+        if include_noise:
+            extra = extra + self._scaled_noise_variance
+        standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
+        return self._scaling.backward(mean[:, None] + factorise(covariance, extra).multiply(standard))

@@ -11,7 +11,7 @@ from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
-from biasgp.response import Scaling
+from biasgp.response import ScaledResponse
 
 
 class ConstantBiasGP(BaseGP):
@@ -29,6 +29,9 @@ class ConstantBiasGP(BaseGP):
     k : float, optional
         The penalty as λ = k/σ: a residual beyond k standard deviations of the noise is given a bias. A large k is a
         plain GP.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the covariance parameters.
 
@@ -57,22 +60,25 @@ class ConstantBiasGP(BaseGP):
         tuning: str = "ml",
         lam: float | None = None,
         k: float | None = None,
+        response: str = "identity",
         max_iter: int = 200,
     ) -> None:
         self.kernel = kernel
+        self.response = response
         self.tuning = tuning
         self.lam = lam
         self.k = k
         self.max_iter = max_iter
 
     def _fit_model(
-        self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling
+        self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array
     ) -> constant_bias.ConstantBiasFit:
+        z, scale = response.z, response.scaling.scale
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lam is not None and self.k is not None:
             raise ValueError("Give lam or k, not both: lam = k/σ.")
         if self.lam is not None:
-            lam = check_number("lam", self.lam, above=0.0, inclusive=True) * scaling.scale
+            lam = check_number("lam", self.lam, above=0.0, inclusive=True) * scale
             if lam == 0.0:
                 model = constant_bias.fit_unregularised(X, z, kernel, known, self.max_iter)
             else:
@@ -84,10 +90,10 @@ class ConstantBiasGP(BaseGP):
             model = constant_bias.alternate(X, z, kernel, known, self.max_iter)
         else:
             model = constant_bias.fit(X, z, kernel, known, self.max_iter)
-        self.bias_ = model.bias * scaling.scale
+        self.bias_ = response.bias(model.bias)
         self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
         self.k_ = model.k
-        self.lam_ = (model.box.down / scaling.scale, model.box.up / scaling.scale)
+        self.lam_ = (model.box.down / scale, model.box.up / scale)
         self.optimality_ = model.optimality
-        self.objective_ = model.objective + len(z) * float(np.log(scaling.scale))
+        self.objective_ = model.objective - response.log_jacobian
         return model

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from biasgp._typing import Array
 from biasgp.estimators.base import BaseGP
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
-from biasgp.response import Scaling
+from biasgp.response import ScaledResponse
 
 
 class GaussianGP(BaseGP):
@@ -20,6 +18,9 @@ class GaussianGP(BaseGP):
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
         Covariance of f. Squared exponential with one length-scale an input when left out.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the covariance parameters.
 
@@ -42,11 +43,12 @@ class GaussianGP(BaseGP):
     >>> mean, std = GaussianGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
     """
 
-    def __init__(self, kernel: Any = None, *, max_iter: int = 200) -> None:
+    def __init__(self, kernel: Any = None, *, response: str = "identity", max_iter: int = 200) -> None:
         self.kernel = kernel
+        self.response = response
         self.max_iter = max_iter
 
-    def _fit_model(self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling) -> gaussian.GaussianFit:
-        model = gaussian.fit(X, z, kernel, known, self.max_iter)
-        self.log_marginal_likelihood_ = model.log_likelihood - len(z) * float(np.log(scaling.scale))
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> gaussian.GaussianFit:
+        model = gaussian.fit(X, response.z, kernel, known, self.max_iter)
+        self.log_marginal_likelihood_ = model.log_likelihood + response.log_jacobian
         return model

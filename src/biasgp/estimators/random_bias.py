@@ -11,7 +11,7 @@ from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.kernels import Kernel
 from biasgp.models import random_bias
-from biasgp.response import Scaling
+from biasgp.response import ScaledResponse
 
 
 class RandomBiasGP(BaseGP):
@@ -28,6 +28,9 @@ class RandomBiasGP(BaseGP):
     lambdas : tuple of three floats, optional
         (λ₁, λ₂, λ₃) themselves, for y in units of its robust standard deviation (1.4826 times the median absolute
         deviation). λ₁ may be infinite: no common bias.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the parameters.
 
@@ -59,16 +62,17 @@ class RandomBiasGP(BaseGP):
         *,
         tuning: str = "ml",
         lambdas: tuple[float, float, float] | None = None,
+        response: str = "identity",
         max_iter: int = 200,
     ) -> None:
         self.kernel = kernel
+        self.response = response
         self.tuning = tuning
         self.lambdas = lambdas
         self.max_iter = max_iter
 
-    def _fit_model(
-        self, X: Array, z: Array, kernel: Kernel, known: Array, scaling: Scaling
-    ) -> random_bias.RandomBiasFit:
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> random_bias.RandomBiasFit:
+        z, scale = response.z, response.scaling.scale
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lambdas is not None:
             lambdas = _check_lambdas(self.lambdas)
@@ -77,13 +81,13 @@ class RandomBiasGP(BaseGP):
             model = random_bias.alternate(X, z, kernel, known, self.max_iter)
         else:
             model = random_bias.fit(X, z, kernel, known, self.max_iter)
-        self.bias_ = model.bias * scaling.scale
-        self.bias_variance_ = model.bias_variance * scaling.scale**2
-        self.mean_bias_ = model.mean_bias * scaling.scale
+        self.bias_ = response.bias(model.bias)
+        self.bias_variance_ = model.bias_variance * scale**2
+        self.mean_bias_ = model.mean_bias * scale
         self.lambdas_ = model.lambdas
         self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
         self.optimality_ = model.optimality
-        self.objective_ = model.objective + len(z) * float(np.log(scaling.scale))
+        self.objective_ = model.objective - response.log_jacobian
         return model
 
 

@@ -59,6 +59,16 @@ def check_query(estimator: Any, X: Any) -> Array:
     return np.asarray(array)
 
 
+def check_readings(y: Any, X: Any) -> Array:
+    """Readings to score, one a row of X."""
+    _check_response(y)
+    readings = np.asarray(y, dtype=np.float64)
+    n = len(X)
+    if readings.shape != (n,):
+        raise ValueError(f"y must have one value a row of X, shape ({n},); got shape {readings.shape}.")
+    return readings
+
+
 def column_names(estimator: Any) -> list[str] | None:
     """Names of the columns seen in fit, if they had any."""
     names = getattr(estimator, "feature_names_in_", None)

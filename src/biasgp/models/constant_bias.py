@@ -23,10 +23,10 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search, search_on_few
+from biasgp.models.search import Build, covariance_bounds, covariance_starts, search, search_on_few
 from biasgp.optimize import Report, minimize
 
-K_START, K_RANGE = 0.8, (0.1, 3.0)
+K_START, K_RANGE = 1.0, (0.1, 3.0)
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
@@ -97,34 +97,42 @@ class RegularisedLikelihood:
 
 
 def fit(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
-    max_iter: int,
-    *,
-    k: float | None = None,
-    lam: float | None = None,
-    rough: bool = False,
+    X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, *, k: float | None = None, lam: float | None = None
 ) -> ConstantBiasFit:
-    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given; with `rough`, on a part of the readings."""
-    fenced = np.clip(y, -FENCE, FENCE)
-
-    def build(rows: Rows) -> RegularisedLikelihood:
-        return RegularisedLikelihood(X[rows], fenced[rows], kernel, known[rows], lam)
-
-    log_k = np.log(K_START if k is None else k)
-    covariance = covariance_bounds(kernel, X, fenced)
-    if lam is not None:  # λσ is k: keep it where it means something
-        covariance[-1, 0] = min(2.0 * np.log(K_RANGE[0] / lam), covariance[-1, 1])
-    fixed = np.vstack([covariance, np.full((2, 2), log_k)])
-    free = np.vstack([covariance, np.log([K_RANGE, K_RANGE])])
-    starts = [np.append(start, [log_k, log_k]) for start in covariance_starts(kernel)]
+    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
+    build = _builder(X, y, kernel, known, lam)
+    fixed, free = _bounds(X, y, kernel, k, lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
     bounds = free if k is None and lam is None else fixed
-    searching = search_on_few if rough else search
-    report = searching(build, X, y, starts, bounds, max_iter, first_bounds=fixed)
+    report = search(build, X, y, _starts(kernel, fixed), bounds, max_iter, first_bounds=fixed)
     return at(X, y, kernel, known, report, lam)
+
+
+def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
+    """Two cheap fits, with parameters from a part of the readings: k as it starts, and k by maximum likelihood."""
+    build = _builder(X, y, kernel, known, None)
+    fixed, free = _bounds(X, y, kernel, None, None)
+    first = search_on_few(build, X, y, _starts(kernel, fixed), fixed, max_iter)
+    second = search_on_few(build, X, y, [first.x], free, max_iter)
+    return [at(X, y, kernel, known, report, None) for report in (first, second)]
+
+
+def _builder(X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None) -> Build:
+    fenced = np.clip(y, -FENCE, FENCE)
+    return lambda rows: RegularisedLikelihood(X[rows], fenced[rows], kernel, known[rows], lam)
+
+
+def _bounds(X: Array, y: Array, kernel: Kernel, k: float | None, lam: float | None) -> tuple[Array, Array]:
+    """Bounds with k held at its start, and with k free."""
+    covariance = covariance_bounds(kernel, X, np.clip(y, -FENCE, FENCE))
+    if lam is not None:  # λσ is k: keep it where it means something
+        covariance[-1, 0] = min(2.0 * np.log(K_RANGE[0] / lam), covariance[-1, 1])
+    start = np.full((2, 2), np.log(K_START if k is None else k))
+    return np.vstack([covariance, start]), np.vstack([covariance, np.log([K_RANGE, K_RANGE])])
+
+
+def _starts(kernel: Kernel, fixed: Array) -> list[Array]:
+    return [np.append(start, fixed[-2:, 0]) for start in covariance_starts(kernel)]
 
 
 def at(X: Array, y: Array, kernel: Kernel, known: Array, report: Report, lam: float | None) -> ConstantBiasFit:

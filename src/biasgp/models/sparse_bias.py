@@ -11,30 +11,38 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
 from biasgp.kernels import Kernel
-from biasgp.models import constant_bias, gaussian
+from biasgp.models import constant_bias
+from biasgp.models.diagnosis import Finding, diagnose
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import AveragedPosterior
 from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search_on_few
-from biasgp.models.support import Labels, Moments, Slab, Support, average_over_labels
+from biasgp.models.support import (
+    PRIOR_CLEAN,
+    PRIOR_OUTLIERS,
+    Labels,
+    Moments,
+    Slab,
+    Support,
+    average_over_labels,
+)
 from biasgp.optimize import Report, minimize
 
-START_K = (None, 1.0)
-"""Constant bias fits to start from: k by maximum likelihood, which shows outliers best but can take a large group of
-them for signal, and a k that is more like a plain GP."""
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
-MAX_ROUNDS, ROUND_ITERATIONS = 8, 12
+MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 20
 SLAB_RANGE = (1e-4, 1e6)
 MEAN_STD = 3.0
 """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
 MAX_GROUPS = 3
 NEAR, FAR = 5.0, 30.0
 """A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
-MAX_SHAKES, SHAKE_SWEEPS, SHAKE_THRESHOLDS = 3, 15, (0.5, 0.05)
+RIVAL_GAP, RIVAL_DIFFERENCE = 3.0, 0.2
+MAX_SHAKES, SHAKE_SWEEPS, SHAKE_THRESHOLDS = 3, 20, (0.5, 0.1, 0.02)
 SWEEPS, BURN_IN = 30, 5
 
 
@@ -47,6 +55,10 @@ class State:
     labels: Labels
     evidence: float
     report: Report
+
+    def is_ahead_of(self, labels: Labels, evidence: float) -> bool:
+        """Whether a search that came to these labels has nothing new to find."""
+        return evidence <= self.evidence + 0.5 and np.array_equal(labels, self.labels)
 
 
 @dataclass(frozen=True)
@@ -61,16 +73,27 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A kind of outlier: its share of all readings; mean and variance of its bias (of its value, if replaced)."""
+
+    share: float
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True)
 class SparseBiasFit:
-    """A fitted sparse bias model, averaged over labels."""
+    """A fitted sparse bias model, averaged over labels; `leave_one_out` is Σ log p(yᵢ | the others)."""
 
     kernel: Kernel
     noise_variance: float
     posterior: AveragedPosterior
     state: State
     moments: Moments
-    group_means: Array
+    groups: tuple[Group, ...]
     trace: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    leave_one_out: float
     report: Report
 
 
@@ -104,6 +127,7 @@ class Search:
         self.X, self.y, self.kernel, self.known = X, y, kernel, known
         self.bounds = covariance_bounds(kernel, X, y)
         self.trace: list[Step] = []
+        self.ended: list[State] = []
 
     def refit(self, x: Array, slab: Slab, labels: Labels, max_iter: int) -> tuple[Array, Slab, Report]:
         """Parameters for given labels, from x."""
@@ -125,67 +149,76 @@ class Search:
         C = self.kernel.with_theta(x[:-1])(self.X)
         return Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
 
-    def alternate(self, stage: str, x: Array, slab: Slab, labels: Labels) -> State:
-        """Parameters and labels in turn, until no label moves."""
+    def alternate(self, stage: str, x: Array, slab: Slab, labels: Labels, best: State | None = None) -> State:
+        """Parameters and labels in turn, until no label moves, or until they are those of a state that is better."""
         for _ in range(MAX_ROUNDS):
             x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS)
             support = self.support(x, slab, labels)
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
-            if not moved:
+            if not moved or (best is not None and best.is_ahead_of(labels, evidence)):
                 break
-        return State(x, slab, labels, evidence, report)
-
-    def from_constant_bias(self, k: float | None, max_iter: int) -> State:
-        """From a rough constant bias fit: the readings far from it are the first outliers."""
-        cob = constant_bias.fit(self.X, self.y, self.kernel, self.known, max_iter, k=k, rough=True)
-        residual = self.y - cob.posterior.mean(self.X)
-        labels = (np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)).astype(np.intp)
-        out = residual[labels > 0]
-        slab = Slab(
-            variances=(max(float(out.var()), cob.noise_variance) if len(out) > 1 else 1.0,),
-            mean_variance=max(MEAN_STD**2, float((residual**2).max())),
-        )
-        x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
-        return self.alternate(f"constant bias, k {'free' if k is None else k}", x, slab, labels)
-
-    def from_plain(self, best: State, max_iter: int) -> State:
-        """From a rough plain GP, where nothing is an outlier."""
-        plain = search_on_few(
-            lambda rows: gaussian.Likelihood(self.X[rows], self.y[rows], self.kernel, self.known[rows]),
-            self.X,
-            self.y,
-            covariance_starts(self.kernel),
-            self.bounds,
-            max_iter,
-        )
-        slab = Slab(variances=best.slab.variances[:1], mean_variance=best.slab.mean_variance)
-        return self.better(best, "plain", plain.x, slab, np.zeros(len(self.y), dtype=np.intp), FAR)
-
-    def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
-        """log p(y, labels) as it stands, with the cost of the slab's parameters."""
-        return self.support(x, slab, labels).log_evidence() - occam(slab, labels)
+        state = State(x, slab, labels, evidence, report)
+        self.ended.append(state)
+        return state
 
     def better(self, best: State, stage: str, x: Array, slab: Slab, labels: Labels, slack: float) -> State:
-        """The better of a state and of what another start leads to; that is not followed if it begins far behind."""
-        if self.evidence_at(x, slab, labels) < best.evidence - slack:
+        """The better of a state and of what another start leads to, unless that begins too far behind."""
+        at_once = self.support(x, slab, labels).log_evidence() - occam(slab, labels)
+        if at_once < best.evidence - slack:
             return best
-        return max(best, self.alternate(stage, x, slab, labels), key=lambda state: state.evidence)
+        return max(best, self.alternate(stage, x, slab, labels, best), key=lambda state: state.evidence)
 
-    def other_parameters(self, best: State) -> State:
-        """From other length-scales, for the same labels: the likelihood of a GP has several maxima."""
+    def from_constant_bias(self, max_iter: int) -> State:
+        """From rough constant bias fits: the readings far from them are the first outliers."""
+        best = None
+        for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, max_iter):
+            residual = self.y - cob.posterior.mean(self.X)
+            labels = (np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)).astype(np.intp)
+            out = residual[labels > 0]
+            slab = Slab(
+                variances=(max(float(out.var()), cob.noise_variance) if len(out) > 1 else 1.0,),
+                mean_variance=max(MEAN_STD**2, float((residual**2).max())),
+            )
+            x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
+            state = self.alternate("constant bias", x, slab, labels, best)
+            best = state if best is None or state.evidence > best.evidence else best
+        assert best is not None
+        return best
+
+    def few(self, slab: Slab, labels: Labels) -> Array:
+        """(θ, log σ²) for given labels from the usual starts, on a part of the readings: another maximum, perhaps."""
 
         def build(rows: Rows) -> LabelledLikelihood:
-            return LabelledLikelihood(
-                self.X[rows], self.y[rows], self.kernel, self.known[rows], best.slab, best.labels[rows]
-            )
+            return LabelledLikelihood(self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows])
 
-        extra = np.log(best.slab.variances)
+        extra = np.log(slab.variances)
         starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
-        few = search_on_few(build, self.X, self.y, starts, bounds, MAX_ROUNDS * ROUND_ITERATIONS)
-        return self.better(best, "other parameters", few.x[: -len(extra)], best.slab, best.labels, FAR)
+        return search_on_few(build, self.X, self.y, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
+
+    def other_starts(self, best: State) -> State:
+        """From other length-scales with the same labels, and from no outlier at all."""
+        best = self.better(best, "other parameters", self.few(best.slab, best.labels), best.slab, best.labels, 0.0)
+        nobody = np.zeros(len(self.y), dtype=np.intp)
+        slab = replace(best.slab, variances=best.slab.variances[:1])
+        return self.better(best, "no outlier", self.few(slab, nobody), slab, nobody, NEAR)
+
+    def n_rivals(self, best: State) -> int:
+        """How many searches ended almost as well with labels that are quite different."""
+        flagged = best.labels > 0
+        different = RIVAL_DIFFERENCE * max(int(flagged.sum()), 20)
+        return sum(
+            state.evidence > best.evidence - RIVAL_GAP and int(((state.labels > 0) != flagged).sum()) > different
+            for state in self.ended
+        )
+
+    def bounded(self, report: Report) -> list[str]:
+        """The noise and the length-scales that sit on their lowest value."""
+        names = [*self.kernel.parameter_names, "the noise"]
+        low = report.at_lower[: len(names)]
+        return [name for name, at_low in zip(names, low, strict=True) if at_low and "variance" not in name]
 
     def other_slabs(self, best: State) -> State:
         """One more group, as long as that is better; or replaced readings."""
@@ -222,7 +255,7 @@ class Search:
         members = np.flatnonzero(state.labels == widest + 1)
         if len(members) < 4:
             return None
-        bias = support.added[widest + 1] * (support.Qy - support.U @ support.group_means())[members]
+        bias = support.added[widest + 1] * (support.Qy - support.U @ support.posterior_of_means()[0])[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
         within = [bias[:cut].var() * cut + bias[cut:].var() * (len(bias) - cut) for cut in range(2, len(bias) - 1)]
@@ -253,9 +286,8 @@ def replaced_slab(y: Array, mean_variance: float) -> Slab:
 def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """The whole recipe."""
     search = Search(X, y, kernel, known)
-    state = max((search.from_constant_bias(k, max_iter) for k in START_K), key=lambda state: state.evidence)
-    state = search.other_parameters(state)
-    state = search.from_plain(state, max_iter)
+    state = search.from_constant_bias(max_iter)
+    state = search.other_starts(state)
     state = search.other_slabs(state)
     state = search.shaken(state, rng)
     return _finish(search, state, max_iter, rng)
@@ -268,16 +300,30 @@ def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generato
     support.climb(len(search.y))
     state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)
     search.trace.append(Step("final", int((state.labels > 0).sum()), slab.n_groups, slab.replaced, state.evidence))
-    group_means = support.group_means()
+    means, covariance = support.posterior_of_means()
+    counts = np.bincount(state.labels, minlength=slab.n_groups + 1)[1:]
+    findings = diagnose(support, search.bounded(report), search.n_rivals(state))
+    leave_one_out = float(logsumexp(support.log_weights(), axis=1).sum())
     moments = average_over_labels(support, SWEEPS, BURN_IN, rng)
     kernel = search.kernel.with_theta(x[:-1])
+    share = (counts.sum() + PRIOR_OUTLIERS) / (len(search.y) + PRIOR_OUTLIERS + PRIOR_CLEAN)
     return SparseBiasFit(
         kernel=kernel,
         noise_variance=float(np.exp(x[-1])),
         posterior=AveragedPosterior(kernel, search.X, moments.alpha, moments.precision),
         state=state,
         moments=moments,
-        group_means=group_means,
+        groups=tuple(
+            Group(float(part), float(mean), float(variance))
+            for part, mean, variance in zip(
+                share * (counts + 1.0) / (counts.sum() + len(counts)),
+                [slab.center] if slab.replaced else means,
+                slab.variances if slab.replaced else slab.variances + covariance.diagonal(),
+                strict=True,
+            )
+        ),
         trace=tuple(search.trace),
+        findings=tuple(findings),
+        leave_one_out=leave_one_out,
         report=report,
     )

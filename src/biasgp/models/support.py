@@ -67,7 +67,7 @@ class Support:
         noise = self.clean_noise + self.added[self.labels]
         if len(rows) == len(self.y):
             factor = factorise(self.C, noise)
-            self.logdet, self.Q = factor.logdet, inverse_of(factor)
+            self.logdet, self.Q = factor.logdet, inverse_of(factor, overwrite=True)
         else:
             factor = factorise(self.C[np.ix_(rows, rows)], noise[rows])
             self.logdet, self.Q = factor.logdet, np.zeros_like(self.C)
@@ -89,15 +89,15 @@ class Support:
             return np.zeros((len(self.y), 0))
         return np.asarray(self.labels[:, None] == np.arange(1, self.slab.n_groups + 1), dtype=float)
 
-    def _posterior_of_means(self, A: Array, b: Array) -> tuple[Array, Array]:
+    def _means_given(self, A: Array, b: Array) -> tuple[Array, Array]:
         """Mean and covariance of the group means given A and b, over leading dimensions."""
         precision = A + np.eye(A.shape[-1]) / self.slab.mean_variance
         covariance = np.asarray(np.linalg.inv(precision))
         return np.asarray(np.einsum("...gh,...h->...g", covariance, b)), covariance
 
-    def group_means(self) -> Array:
-        """E m_g given all readings."""
-        return self._posterior_of_means(self.A, self.b)[0]
+    def posterior_of_means(self) -> tuple[Array, Array]:
+        """Mean and covariance of the group means given all readings."""
+        return self._means_given(self.A, self.b)
 
     def log_evidence(self) -> float:
         """log p(y, labels): the group means and the share of outliers integrated out."""
@@ -106,7 +106,7 @@ class Support:
         if self.slab.replaced:
             value += self._replaced_density(self.y[self.labels > 0]).sum()
         elif n_out:
-            means, covariance = self._posterior_of_means(self.A, self.b)
+            means, covariance = self.posterior_of_means()
             value += 0.5 * self.b @ means + 0.5 * np.linalg.slogdet(covariance / self.slab.mean_variance)[1]
         value += betaln(n_out + PRIOR_OUTLIERS, n - n_out + PRIOR_CLEAN) - betaln(PRIOR_OUTLIERS, PRIOR_CLEAN)
         # Which group an outlier is of: uniform over the groups' shares, integrated out.
@@ -122,7 +122,7 @@ class Support:
         """log p(yᵢ, labelᵢ = c | the others), for every reading and label; shape (N, groups + 1)."""
         if self.slab.replaced:
             mean, variance = self._leave_one_out_replaced()
-            clean = _log_normal(self.y - mean, variance + self.clean_noise)
+            clean = log_normal(self.y - mean, variance + self.clean_noise)
             return np.column_stack([clean, self._replaced_density(self.y)]) + self._log_prior()
         return self._log_weights_shifted() + self._log_prior()
 
@@ -146,13 +146,13 @@ class Support:
         c = self.indicators - self.U / Qii[:, None]
         A = self.A - self.U[:, :, None] * self.U[:, None, :] / Qii[:, None, None]
         b = self.b - self.U * (self.Qy / Qii)[:, None]
-        means, covariance = self._posterior_of_means(A, b)
+        means, covariance = self._means_given(A, b)
         weights = np.empty((len(self.y), n_groups + 1))
         for label, own in enumerate(np.eye(n_groups + 1)[:, 1:]):
             loading = own - c
             mean = a + (loading * means).sum(axis=1)
             spread = np.einsum("ng,ngh,nh->n", loading, covariance, loading)
-            weights[:, label] = _log_normal(self.y - mean, v + self.clean_noise + self.added[label] + spread)
+            weights[:, label] = log_normal(self.y - mean, v + self.clean_noise + self.added[label] + spread)
         return weights
 
     def _log_prior(self) -> Array:
@@ -209,7 +209,8 @@ class Support:
         return max_moves
 
 
-def _log_normal(residual: Array, variance: Array) -> Array:
+def log_normal(residual: Array, variance: Array) -> Array:
+    """Log density of N(0, variance)."""
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + residual**2 / variance))
 
 
@@ -271,7 +272,7 @@ def _chance_of_bias(weights: Array) -> Array:
 
 def _given_labels(support: Support) -> Moments:
     """The same for one set of labels: everything is Gaussian."""
-    means, covariance = support._posterior_of_means(support.A, support.b)
+    means, covariance = support.posterior_of_means()
     precision = support.Q - support.U @ covariance @ support.U.T
     alpha = support.Qy - support.U @ means
     out = support.labels > 0

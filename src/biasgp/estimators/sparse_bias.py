@@ -1,0 +1,132 @@
+"""SparseBiasGP: sparse bias, the estimator to use when some readings may lie."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logsumexp
+from sklearn.utils.validation import check_is_fitted
+
+from biasgp._typing import Array
+from biasgp.estimators.base import BaseGP, ModelFit
+from biasgp.estimators.validation import check_query, check_readings
+from biasgp.kernels import Kernel
+from biasgp.models import sparse_bias
+from biasgp.models.support import log_normal
+from biasgp.response import ScaledResponse
+
+
+class SparseBiasGP(BaseGP):
+    """Gaussian process in which most readings have no bias, and the others share a slab of biases.
+
+    y = f(x) + δ + ε, where δ is 0 for most readings and comes from N(m, τ²) for the rest. Which readings those are, and
+    whether their biases are of one kind, of several, or values that have nothing to do with f, is chosen by evidence;
+    readings that stay in doubt are averaged over.
+
+    Parameters
+    ----------
+    kernel : kernel of biasgp.kernels or of scikit-learn, optional
+        Covariance of f. Squared exponential with one length-scale an input when left out.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+    max_iter : int
+        Most iterations of the final search for the covariance parameters.
+    random_state : int
+        Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
+
+    Attributes
+    ----------
+    outlier_mask_ : ndarray of bool
+        Readings that are more likely an outlier than not.
+    outlier_probability_ : ndarray of shape (n_samples,)
+        Probability that each reading is an outlier.
+    bias_, bias_std_ : ndarray of shape (n_samples,)
+        Posterior mean and standard deviation of δ, in y's unit.
+    groups_ : tuple of Group
+        The kinds of outlier found: share of the readings, mean and variance of the bias (in the model's units).
+    replaced_ : bool
+        Whether the outliers' values have nothing to do with f, so that they were left out rather than shifted back.
+    log_evidence_ : float
+        log p(y, outliers) at the best set of outliers, in y's unit.
+    trace_ : tuple of Step
+        The path of the search: where from, how many outliers, and the log evidence in the model's units.
+    trustworthy_ : bool
+        Whether the fit found no reason to doubt itself.
+    diagnosis_ : tuple of str
+        The reasons, if any, each with what to try; also issued as warnings.
+    kernel_, noise_variance_, n_iter_
+        As in GaussianGP.
+
+    Examples
+    --------
+    >>> from biasgp import SparseBiasGP
+    >>> from biasgp.data import simulate
+    >>> data = simulate("1d", 8)
+    >>> model = SparseBiasGP().fit(data.X, data.y)
+    >>> bool((model.outlier_mask_ == data.is_outlier).all())
+    True
+    """
+
+    def __init__(
+        self, kernel: Any = None, *, response: str = "identity", max_iter: int = 200, random_state: int = 0
+    ) -> None:
+        self.kernel = kernel
+        self.response = response
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> sparse_bias.SparseBiasFit:
+        rng = np.random.default_rng(self.random_state)
+        model = sparse_bias.fit(X, response.z, kernel, known, self.max_iter, rng)
+        moments = model.moments
+        self.outlier_probability_ = moments.probability
+        self.outlier_mask_ = moments.probability > 0.5
+        self.bias_ = response.bias(moments.bias)
+        self.bias_std_ = response.bias_std(moments.bias, np.sqrt(moments.bias_variance))
+        self.groups_ = model.groups
+        self.replaced_ = model.state.slab.replaced
+        self.log_evidence_ = model.state.evidence + response.log_jacobian
+        self.trace_ = model.trace
+        self.diagnosis_ = tuple(finding.text for finding in model.findings)
+        if not model.report.converged:
+            self.diagnosis_ += ("The search for the parameters stopped before it converged: raise max_iter.",)
+        self.trustworthy_ = not self.diagnosis_
+        return model
+
+    def _warn_about(self, model: ModelFit) -> None:
+        super()._warn_about(model)
+        for finding in getattr(model, "findings", ()):
+            warnings.warn(finding.text, finding.category, stacklevel=4)
+
+    def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""
+        clean, out = self._log_densities(X, y)
+        return np.asarray(expit(out - clean))
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Log density of the next reading y at each row of X, which may be an outlier: (1 − π)·noise + π·slab."""
+        clean, out = self._log_densities(X, y)
+        return np.asarray(np.logaddexp(clean, out) + self._scaling.log_slope(check_readings(y, X)))
+
+    def _log_densities(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """log p(y, clean) and log p(y, outlier), in model units."""
+        check_is_fitted(self)
+        array, readings = check_query(self, X), check_readings(y, X)
+        z = self._scaling.forward(readings)
+        mean, variance = self._latent(array, include_noise=True)
+        share = sum(group.share for group in self.groups_)
+        clean = np.log1p(-share) + log_normal(z - mean, variance)
+        parts = [
+            np.log(group.share)
+            + (
+                log_normal(z - group.mean, np.full(len(z), group.variance))
+                if self.replaced_
+                else log_normal(z - mean - group.mean, variance + group.variance)
+            )
+            for group in self.groups_
+        ]
+        return clean, np.asarray(logsumexp(parts, axis=0))

@@ -1,0 +1,111 @@
+"""What a sparse-bias fit has to say against itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.messages import (
+    AmbiguousOutliersWarning,
+    BoundWarning,
+    ClusteredOutliersWarning,
+    HeavyTailWarning,
+    OverflaggingWarning,
+    UntrustworthyFitWarning,
+)
+from biasgp.models.support import Support
+
+TAIL_SIGMAS = 6.0
+"""Kurtosis is heavy this many standard errors above the normal's."""
+TOO_MANY, MANY, NOISELESS = 0.45, 0.1, 1e-4
+"""More than the first share flagged is suspect; more than the second too, if the noise variance left is below the third
+(in units of y's robust variance)."""
+CLUSTER_SIGMAS, CLUSTER_MIN = 4.0, 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reason for doubt: the warning's type, what was seen, and what to try."""
+
+    category: type[UntrustworthyFitWarning]
+    text: str
+
+
+def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Finding]:
+    """Look at the residuals, the flags and the parameters; `bounded` names those that sit on their lowest value."""
+    found = [_heavy_tail(support), _overflagging(support), _clusters(support)]
+    if bounded:
+        found.append(
+            Finding(
+                BoundWarning,
+                f"{' and '.join(bounded)} sits on the lowest value that the data allow: f may follow single readings. "
+                "Try another kernel, or fewer inputs.",
+            )
+        )
+    if n_rivals:
+        found.append(
+            Finding(
+                AmbiguousOutliersWarning,
+                "Another set of outliers explains the readings almost as well. Look at outlier_probability_ and "
+                "collect more readings where it matters.",
+            )
+        )
+    return [finding for finding in found if finding is not None]
+
+
+def standardised_residuals(support: Support) -> Array:
+    """Residuals of the clean readings from the prediction without them, in its standard deviations."""
+    means, covariance = support.posterior_of_means()
+    alpha = support.Qy - support.U @ means
+    precision = support.Q.diagonal() - np.einsum("ng,gh,nh->n", support.U, covariance, support.U)
+    clean = support.labels == 0
+    return np.asarray(alpha[clean] / np.sqrt(precision[clean]))
+
+
+def _heavy_tail(support: Support) -> Finding | None:
+    residuals = standardised_residuals(support)
+    if len(residuals) < 20:
+        return None
+    kurtosis = float(np.mean(residuals**4) / np.mean(residuals**2) ** 2)
+    if kurtosis <= 3.0 + TAIL_SIGMAS * np.sqrt(24.0 / len(residuals)):
+        return None
+    return Finding(
+        HeavyTailWarning,
+        f"The readings taken for clean have heavy tails (kurtosis {kurtosis:.1f}, noise has 3; the farthest is "
+        f"{np.abs(residuals).max():.1f} standard deviations out). Outliers may hide among them: compare with "
+        "ConstantBiasGP, or try response='auto'.",
+    )
+
+
+def _overflagging(support: Support) -> Finding | None:
+    share = float(np.mean(support.labels > 0))
+    noise = float(support.clean_noise.min())
+    if share <= TOO_MANY and (share <= MANY or noise > NOISELESS):
+        return None
+    return Finding(
+        OverflaggingWarning,
+        f"{share:.0%} of the readings are flagged, and the noise left is {np.sqrt(noise):.2g} robust standard "
+        "deviations of y. Peaks of the signal may have been taken for outliers: try response='auto'.",
+    )
+
+
+def _clusters(support: Support) -> Finding | None:
+    """Whether the nearest neighbour (by correlation of f) of a flagged reading is flagged more often than by chance."""
+    flagged = support.labels > 0
+    n_out, n = int(flagged.sum()), len(flagged)
+    if n_out < CLUSTER_MIN:
+        return None
+    scale = np.sqrt(support.C.diagonal())
+    correlation = support.C[flagged] / np.outer(scale[flagged], scale)
+    correlation[np.arange(n_out), np.flatnonzero(flagged)] = -np.inf
+    together = float(np.mean(flagged[correlation.argmax(axis=1)]))
+    chance = (n_out - 1) / (n - 1)
+    if together <= chance + CLUSTER_SIGMAS * np.sqrt(chance * (1.0 - chance) / n_out):
+        return None
+    return Finding(
+        ClusteredOutliersWarning,
+        f"{together:.0%} of the {n_out} flagged readings have a flagged one for nearest neighbour ({chance:.0%} by "
+        "chance): a fault that lasted, or a true feature of the signal. Look at them before you drop them.",
+    )

@@ -1,0 +1,312 @@
+"""Student-t noise: y = f(x) + ε, ε ~ σ·t_ν; by fractional EP (`ep`), or by Laplace's approximation (`laplace_t`).
+
+The likelihood of (θ, σ², ν) has a second mode where ν is large and σ takes in the outliers: the plain GP. The search
+starts from the constant bias fit, which is on the right side of it.
+
+Known variances of readings are added to C's diagonal: the t's error is then about f plus a Gaussian error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
+
+from biasgp._typing import Array
+from biasgp.covariance.signed import SignedFactor
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.kernels import Kernel, Pullback
+from biasgp.models import constant_bias, laplace_t
+from biasgp.models.ep import Expectation, Natural, Outcome, StudentT, weighted_sites
+from biasgp.models.posterior import Posterior
+from biasgp.models.search import covariance_bounds
+from biasgp.optimize import Report, minimize
+
+NU_START, NU_RANGE = 2.0, (1.0, 1e3)
+FALLBACK_FRACTION = 0.5
+"""EP that does not converge is tried again with this fraction, which is more stable."""
+UNREACHABLE = 1e3
+"""Where the approximation does not exist the objective is this much above the best seen."""
+MAX_FAILURES = 6
+HOPELESS = 50.0
+"""This many nats below the best seen, EP need not converge: a line search will turn back anyway."""
+SEARCH_TOLERANCE, FINAL_TOLERANCE = 3e-4, 1e-6
+"""Of EP. log Z is stationary in the sites, so it is far more accurate than they are while a search goes on."""
+
+
+@dataclass(frozen=True)
+class SitePosterior(Posterior):
+    """f given Gaussian sites, some of negative precision: `signed` has what `factor` has for a plain GP's posterior."""
+
+    signed: SignedFactor
+
+    def explained(self, cross: Array) -> Array:
+        taken, returned = self.signed.explain(cross.T)
+        variance = np.einsum("ij,ij->j", taken, taken)
+        return np.asarray(variance if returned is None else variance - np.einsum("ij,ij->j", returned, returned))
+
+    def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
+        """E f and the full Cov f; needs room for len(X)² numbers."""
+        cross = self.kernel(X, self.X)
+        explained, returned = self.signed.explain(cross.T)
+        covariance = self.kernel(X) - explained.T @ explained
+        if returned is not None:
+            covariance += returned.T @ returned
+        return cross @ self.alpha, covariance
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Of the readings: mean and variance of f (and known error), and E (ν + 1)/(ν + (y − f)²/σ²)."""
+
+    mean: Array
+    variance: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
+class StudentTFit:
+    """A fitted Student-t model. `inference` is what the result rests on, and `fraction` EP's (1 under Laplace);
+    `trouble` says what went wrong on the way there, and is empty where nothing did.
+    """
+
+    kernel: Kernel
+    noise_variance: float
+    nu: float
+    posterior: Posterior
+    marginals: Marginals
+    log_likelihood: float
+    inference: str
+    fraction: float
+    n_sweeps: int
+    report: Report
+    trouble: str = ""
+
+
+class TooManyFailures(Exception):
+    """The approximation keeps failing along a search."""
+
+
+class Evidence:
+    """−log Z and its gradient in (θ, log σ², log ν). Subclasses approximate it.
+
+    Keeps its last solution between calls: the inner problem starts where the last one ended.
+    """
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, mean: Array) -> None:
+        self.X, self.y, self.kernel, self.known, self.mean = X, y, kernel, known, mean
+        self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
+
+    def split(self, x: Array) -> tuple[Kernel, StudentT]:
+        """The kernel and the noise at x."""
+        return self.kernel.with_theta(x[:-2]), StudentT(float(np.exp(x[-2])), float(np.exp(x[-1])))
+
+    def covariance(self, kernel: Kernel) -> tuple[Array, Pullback]:
+        """C with the known variances on its diagonal, and its pullback."""
+        C, pullback = kernel.vjp(self.X)
+        if np.any(self.known > 0.0):
+            C = C + np.diag(self.known)
+        return C, pullback
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        kernel, t = self.split(x)
+        C, pullback = self.covariance(kernel)
+        found = self.value_and_slopes(C, t)
+        if found is None:
+            self.failures += 1
+            if self.failures > MAX_FAILURES:
+                raise TooManyFailures
+            return (self.best if np.isfinite(self.best) else 0.0) + UNREACHABLE, np.zeros_like(x)
+        value, W, by_likelihood = found
+        if value < self.best:
+            self.best, self.best_x = value, x.copy()
+        return value, np.concatenate([pullback(W), by_likelihood])
+
+    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
+        """−log Z, W to contract with ∂C, and the gradient in (log σ², log ν); None where it does not exist."""
+        raise NotImplementedError
+
+    def at(self, report: Report) -> StudentTFit | None:
+        """The model where a search ended; None where the approximation does not hold there."""
+        raise NotImplementedError
+
+    def broken_down(self) -> StudentTFit | None:
+        """What is left of a search that met too many failures."""
+        return None
+
+
+class EPEvidence(Evidence):
+    """By fractional EP."""
+
+    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, mean: Array, fraction: float) -> None:
+        super().__init__(X, y, kernel, known, mean)
+        self.fraction = fraction
+        self.sites: Natural | None = None
+
+    def solve(self, C: Array, t: StudentT, tolerance: float = SEARCH_TOLERANCE) -> Outcome | None:
+        """EP from the last sites; where they will not do, from weighted ones about the last mean."""
+        starts = [weighted_sites(self.y, self.mean, t)]
+        if self.sites is not None:
+            starts.insert(0, self.sites)
+        final = tolerance < SEARCH_TOLERANCE
+        run = Expectation(
+            C,
+            self.y,
+            t,
+            self.fraction,
+            tolerance=tolerance,
+            hopeless=-np.inf if final else -self.best - HOPELESS,
+            patience=600 if final else 60,
+        )
+        outcome = run.run(starts)
+        self.n_sweeps += run.n_sweeps
+        if outcome is not None and outcome.converged:
+            self.sites, self.mean = outcome.state.sites, outcome.state.mean
+        return outcome
+
+    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
+        outcome = self.solve(C, t)
+        if outcome is None or not (outcome.converged or outcome.state.log_evidence < -self.best - HOPELESS):
+            return None
+        state = outcome.state
+        by_likelihood = -np.array([state.tilted.by_log_scale2.sum(), state.tilted.by_log_nu.sum()])
+        return -state.log_evidence, 0.5 * (state.factor.inverse() - np.outer(state.b, state.b)), by_likelihood
+
+    def at(self, report: Report) -> StudentTFit | None:
+        kernel, t = self.split(report.x)
+        outcome = self.solve(self.covariance(kernel)[0], t, FINAL_TOLERANCE)
+        if outcome is None or not outcome.converged:
+            return None
+        state = outcome.state
+        return StudentTFit(
+            kernel=kernel,
+            noise_variance=t.scale2,
+            nu=t.nu,
+            posterior=SitePosterior(kernel, self.X, state.b, state.factor.first, state.factor),
+            marginals=Marginals(state.mean, state.variance, state.tilted.weight),
+            log_likelihood=state.log_evidence,
+            inference="ep",
+            fraction=self.fraction,
+            n_sweeps=self.n_sweeps,
+            report=report,
+        )
+
+
+class LaplaceEvidence(Evidence):
+    """By Laplace's approximation."""
+
+    def solve(self, C: Array, t: StudentT) -> laplace_t.Mode | None:
+        """The mode, from the last one."""
+        mode = laplace_t.find_mode(C, self.y, t, self.mean)
+        if mode is None or not mode.converged:
+            return None
+        self.n_sweeps += mode.n_steps
+        self.mean = mode.f
+        return mode
+
+    def broken_down(self) -> StudentTFit | None:
+        """The best so far. Where a mode is about to vanish its curvature is nothing, and Laplace's evidence without
+        bound: a search that is drawn there cannot converge, but is hardly worse for it.
+        """
+        nowhere = np.zeros(len(self.best_x), dtype=bool)
+        found = self.at(Report(self.best_x, self.best, False, "breakdown", 0, 0, nowhere, nowhere))
+        return None if found is None else replace(found, trouble="Laplace's approximation breaks down near its optimum")
+
+    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
+        mode = self.solve(C, t)
+        return None if mode is None else (-laplace_t.evidence(mode), *laplace_t.gradient(mode, self.y, t))
+
+    def at(self, report: Report) -> StudentTFit | None:
+        kernel, t = self.split(report.x)
+        mode = self.solve(self.covariance(kernel)[0], t)
+        if mode is None:
+            return None
+        variance = mode.factor.marginal_variances()
+        return StudentTFit(
+            kernel=kernel,
+            noise_variance=t.scale2,
+            nu=t.nu,
+            posterior=SitePosterior(kernel, self.X, mode.b, mode.factor.first, mode.factor),
+            marginals=Marginals(mode.f, variance, (t.nu + 1.0) / (t.nu + (self.y - mode.f) ** 2 / t.scale2)),
+            log_likelihood=laplace_t.evidence(mode),
+            inference="laplace",
+            fraction=1.0,
+            n_sweeps=self.n_sweeps,
+            report=report,
+        )
+
+
+def fit(
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    max_iter: int,
+    *,
+    inference: str = "ep",
+    nu: float | None = None,
+    fraction: float = 0.9,
+) -> StudentTFit:
+    """Maximise the approximate evidence over (θ, σ²), and ν unless it is given; from where the constant bias fit ends.
+
+    EP that fails is tried with a smaller fraction, and after that Laplace's approximation is returned.
+    """
+    cob = constant_bias.fit(X, y, kernel, known, max_iter)
+    mean = cob.posterior.mean(X)
+    # Under known variances σ² may be nothing at the start, and from there its gradient is nothing too.
+    scale2 = max(cob.noise_variance, 0.3 * float(np.median(known)))
+    x = np.concatenate([cob.kernel.theta, np.log([scale2, NU_START if nu is None else nu])])
+    bounds = np.vstack([covariance_bounds(kernel, X, y), np.log([NU_RANGE if nu is None else (nu, nu)])])
+    fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
+    with blas_threads_for(len(y)):
+        for tried in fractions:
+            found = _search(EPEvidence(X, y, kernel, known, mean, tried), x, bounds, max_iter)
+            if found is not None:
+                return found
+        found = _search(LaplaceEvidence(X, y, kernel, known, mean), x, bounds, max_iter)
+    if found is None:
+        raise ArithmeticError(
+            "Neither EP nor Laplace's approximation found a posterior for these readings. Look for inputs or responses "
+            "of extreme size, fix nu at 4 or more, or use ConstantBiasGP."
+        )
+    if fractions:
+        tried_all = " nor with ".join(f"{tried:g}" for tried in fractions)
+        failed = f"EP did not converge, {'neither ' if len(fractions) > 1 else ''}with fraction {tried_all}"
+        return replace(found, trouble="; ".join(filter(None, [failed, found.trouble])))
+    return found
+
+
+def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int) -> StudentTFit | None:
+    """Minimise from x, and the model there.
+
+    L-BFGS takes the gradient itself for its first step, which may be far too long. In units in which the gradient is
+    the step's square root that step has length 1.
+    """
+    first = evidence(x)
+    unit = np.sqrt(max(1.0, float(np.linalg.norm(first[1]))))
+
+    def scaled(u: Array) -> tuple[float, Array]:
+        value, gradient = first if np.array_equal(u, x * unit) else evidence(u / unit)
+        return value, gradient / unit
+
+    try:
+        report = minimize(scaled, x * unit, bounds * unit, max_iter)
+    except TooManyFailures:
+        return evidence.broken_down()
+    return evidence.at(replace(report, x=report.x / unit))
+
+
+def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
+    """For each reading P(|y − f| > size·s), and E of y − f where that is so and 0 where it is not.
+
+    s is the standard deviation of the Gaussian with the t's quartiles: what the noise of most readings looks like. The
+    t's scale alone falls short of it by a third where ν is 1.
+    """
+    limit = size * np.sqrt(found.noise_variance) * stdtrit(found.nu, 0.75) / ndtri(0.75)
+    spread = np.sqrt(found.marginals.variance)
+    residual = y - found.marginals.mean
+    low, high = (-limit - residual) / spread, (limit - residual) / spread
+    outside = ndtr(low) + ndtr(-high)
+    density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
+    return outside, residual * outside + spread * (density[1] - density[0])

@@ -1,0 +1,48 @@
+"""StudentTGP on GPstuff's reference data: never worse than its robust EP by more than a few per cent."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from biasgp import metrics
+from biasgp.estimators.student_t import StudentTGP
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+pytestmark = pytest.mark.skipif(not (REFERENCE / "results.csv").exists(), reason="no reference data here")
+
+
+def read(name):
+    table = np.loadtxt(REFERENCE / name, delimiter=",")
+    return table[:, :-2], table[:, -2]
+
+
+def gpstuff(dataset, scenario, replicate):
+    with (REFERENCE / "results.csv").open() as file:
+        for row in csv.DictReader(file):
+            key = (row["method"], row["dataset"], int(row["scenario"]), int(row["replicate"]))
+            if key == ("gpstuff_ep", dataset, scenario, replicate):
+                return {name: float(row[name]) for name in ("mse", "nlpd", "nlpd_exact", "nu", "sigma")}
+    raise LookupError(f"results.csv has no gpstuff_ep on {dataset}, scenario {scenario}, replicate {replicate}")
+
+
+@pytest.mark.parametrize("replicate", [0, 1])
+@pytest.mark.parametrize("scenario", [1, 8])
+@pytest.mark.parametrize("dataset", ["1d", "friedman"])
+def test_as_accurate_as_gpstuff(dataset, scenario, replicate):
+    name = f"{dataset}-scenario{scenario}-replicate{replicate}"
+    theirs = gpstuff(dataset, scenario, replicate)
+    model = StudentTGP().fit(*read(f"{name}-train.csv"))
+    X, y = read(f"{name}-test.csv")
+    mean, std = model.predict(X, return_std=True, include_noise=True)
+    assert model.converged_
+    assert metrics.mse(y, mean) <= 1.03 * theirs["mse"]
+    assert metrics.nlpd(y, mean, std) <= theirs["nlpd"] + 0.03
+    assert -model.log_predictive_density(X, y).mean() <= theirs["nlpd_exact"] + 0.03
+    if (dataset, scenario) == ("1d", 1):
+        # One input, few outliers: GPstuff's priors hardly matter, and its parameters must be ours.
+        np.testing.assert_allclose(np.sqrt(model.noise_variance_), theirs["sigma"], rtol=0.02)
+        np.testing.assert_allclose(model.degrees_of_freedom_, theirs["nu"], rtol=0.02)
