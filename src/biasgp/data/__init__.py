@@ -2,9 +2,11 @@
 
 from biasgp.data.campaign import Campaign, Gas, campaign
 from biasgp.data.simulate import SCENARIOS, Scenario, Simulation, friedman, one_dimensional, simulate, toy
+from biasgp.data.stress import STRESSES, two_sided
 
 __all__ = [
     "SCENARIOS",
+    "STRESSES",
     "Campaign",
     "Gas",
     "Scenario",
@@ -14,4 +16,5 @@ __all__ = [
     "one_dimensional",
     "simulate",
     "toy",
+    "two_sided",
 ]

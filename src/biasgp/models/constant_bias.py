@@ -23,8 +23,8 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import Build, covariance_bounds, covariance_starts, search, search_on_few
-from biasgp.optimize import Report, minimize
+from biasgp.models.search import EVERYTHING, Build, covariance_bounds, covariance_starts, search
+from biasgp.optimize import Report, minimize, multistart
 
 K_START, K_RANGE = 1.0, (0.1, 3.0)
 FENCE = 10.0
@@ -109,11 +109,11 @@ def fit(
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
-    """Two cheap fits, with parameters from a part of the readings: k as it starts, and k by maximum likelihood."""
-    build = _builder(X, y, kernel, known, None)
+    """Two fits of few iterations: with k as it starts, and on from there with k by maximum likelihood."""
+    objective = _builder(X, y, kernel, known, None)(EVERYTHING)
     fixed, free = _bounds(X, y, kernel, None, None)
-    first = search_on_few(build, X, y, _starts(kernel, fixed), fixed, max_iter)
-    second = search_on_few(build, X, y, [first.x], free, max_iter)
+    first = multistart(objective, _starts(kernel, fixed), fixed, max_iter)
+    second = minimize(objective, first.x, free, max_iter)
     return [at(X, y, kernel, known, report, None) for report in (first, second)]
 
 

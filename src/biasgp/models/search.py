@@ -54,6 +54,11 @@ def search(
     return resume(build(EVERYTHING), first, bounds, max_iter)
 
 
+def few_rows(X: Array, y: Array) -> NDArray[np.intp]:
+    """The rows that a search begins on: a representative part, or all where there are few."""
+    return representative_rows(X, y, len(y) if len(y) < FEW else min(SUBSET, len(y) // 2))
+
+
 def search_on_few(
     build: Build,
     X: Array,
@@ -64,9 +69,9 @@ def search_on_few(
     first_bounds: Array | None = None,
 ) -> Report:
     """Minimise build(a representative half of the rows, or SUBSET of them); build(all rows) where there are few."""
-    size = len(y) if len(y) < FEW else min(SUBSET, len(y) // 2)
-    with blas_threads_for(size):
-        objective = build(representative_rows(X, y, size) if size < len(y) else EVERYTHING)
+    rows = few_rows(X, y)
+    with blas_threads_for(len(rows)):
+        objective = build(rows)
         if first_bounds is None:
             return multistart(objective, starts, bounds, max_iter)
         return resume(objective, multistart(objective, starts, first_bounds, max_iter), bounds, max_iter)

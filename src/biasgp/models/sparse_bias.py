@@ -11,16 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.diagnosis import Finding, diagnose
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import AveragedPosterior
-from biasgp.models.search import Rows, covariance_bounds, covariance_starts, search_on_few
+from biasgp.models.search import covariance_bounds, covariance_starts, few_rows
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
@@ -29,12 +31,13 @@ from biasgp.models.support import (
     Slab,
     Support,
     average_over_labels,
+    log_normal,
 )
-from biasgp.optimize import Report, minimize
+from biasgp.optimize import Report, minimize, multistart
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
-MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 20
+MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 15
 SLAB_RANGE = (1e-4, 1e6)
 MEAN_STD = 3.0
 """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
@@ -42,7 +45,10 @@ MAX_GROUPS = 3
 NEAR, FAR = 5.0, 30.0
 """A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
 RIVAL_GAP, RIVAL_DIFFERENCE = 3.0, 0.2
-MAX_SHAKES, SHAKE_SWEEPS, SHAKE_THRESHOLDS = 3, 20, (0.5, 0.1, 0.02)
+MAX_SHARE = 0.5
+"""No start flags more than this: the majority is what the signal is."""
+SUSPICIONS = (5.0, 8.0)
+"""Log odds against being an outlier up to which a reading is a suspect."""
 SWEEPS, BURN_IN = 30, 5
 
 
@@ -163,17 +169,20 @@ class Search:
         self.ended.append(state)
         return state
 
+    def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
+        """log p(y, labels) as it stands, less the cost of the slab's parameters."""
+        return self.support(x, slab, labels).log_evidence() - occam(slab, labels)
+
     def better(self, best: State, stage: str, x: Array, slab: Slab, labels: Labels, slack: float) -> State:
         """The better of a state and of what another start leads to, unless that begins too far behind."""
-        at_once = self.support(x, slab, labels).log_evidence() - occam(slab, labels)
-        if at_once < best.evidence - slack:
+        if self.evidence_at(x, slab, labels) < best.evidence - slack:
             return best
-        return max(best, self.alternate(stage, x, slab, labels, best), key=lambda state: state.evidence)
+        return max(best, self.alternate(stage, x, slab, labels, best), key=_evidence)
 
-    def from_constant_bias(self, max_iter: int) -> State:
+    def from_constant_bias(self) -> State:
         """From rough constant bias fits: the readings far from them are the first outliers."""
         best = None
-        for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, max_iter):
+        for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, FEW_ITERATIONS):
             residual = self.y - cob.posterior.mean(self.X)
             labels = (np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)).astype(np.intp)
             out = residual[labels > 0]
@@ -187,23 +196,60 @@ class Search:
         assert best is not None
         return best
 
-    def few(self, slab: Slab, labels: Labels) -> Array:
-        """(θ, log σ²) for given labels from the usual starts, on a part of the readings: another maximum, perhaps."""
+    def from_other_lengths(self, best: State) -> State:
+        """From the usual starts of the length-scales with the same labels: a likelihood has several maxima."""
+        return self.better(
+            best, "other lengths", self.parameters_for(best.slab, best.labels), best.slab, best.labels, 0.0
+        )
 
-        def build(rows: Rows) -> LabelledLikelihood:
-            return LabelledLikelihood(self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows])
+    def from_no_outlier(self, best: State) -> State:
+        """From a plain GP."""
+        nobody = np.zeros(len(self.y), dtype=np.intp)
+        slab = replace(best.slab, variances=best.slab.variances[:1])
+        spread = np.exp(best.x[-1]) + float(np.mean(self.bias(best) ** 2))
+        x, _, _ = self.refit(np.append(best.x[:-1], np.log(spread)), slab, nobody, FEW_ITERATIONS)
+        return self.better(best, "no outlier", x, slab, nobody, NEAR)
 
+    def bias(self, state: State) -> Array:
+        """E δ of each reading for given labels."""
+        support = self.support(state.x, state.slab, state.labels)
+        means, _ = support.posterior_of_means()
+        return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
+
+    def parameters_for(self, slab: Slab, labels: Labels) -> Array:
+        """(θ, log σ²) for given labels, from the usual starts."""
+        objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
         extra = np.log(slab.variances)
         starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
-        return search_on_few(build, self.X, self.y, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
+        return multistart(objective, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
 
-    def other_starts(self, best: State) -> State:
-        """From other length-scales with the same labels, and from no outlier at all."""
-        best = self.better(best, "other parameters", self.few(best.slab, best.labels), best.slab, best.labels, 0.0)
-        nobody = np.zeros(len(self.y), dtype=np.intp)
-        slab = replace(best.slab, variances=best.slab.variances[:1])
-        return self.better(best, "no outlier", self.few(slab, nobody), slab, nobody, NEAR)
+    def from_few(self, few: Search, best: State, rows: NDArray[np.intp]) -> State:
+        """From the best that was found on some of the readings, and from others almost as good there."""
+        self.trace += few.trace
+        found = self.alternate("all readings", best.x, best.slab, self.labels_from(few, best, rows))
+        for state in few.ended:
+            if state.evidence > best.evidence - NEAR and np.mean((state.labels > 0) != (best.labels > 0)) > 0.02:
+                labels = self.labels_from(few, state, rows)
+                found = max(found, self.alternate("all readings", state.x, state.slab, labels, found), key=_evidence)
+        return found
+
+    def labels_from(self, few: Search, state: State, rows: NDArray[np.intp]) -> Labels:
+        """Labels for these readings from a state found on `rows` of them."""
+        support = few.support(state.x, state.slab, state.labels)
+        means, _ = support.posterior_of_means()
+        kernel = self.kernel.with_theta(state.x[:-1])
+        posterior = AveragedPosterior(kernel, few.X, support.Qy - support.U @ means, support.Q)
+        f, variance = posterior.mean_and_variance(self.X)
+        noise = variance + np.exp(state.x[-1]) + self.known
+        counts = np.bincount(state.labels, minlength=state.slab.n_groups + 1)
+        weights = np.log(counts + 1.0)
+        columns = [weights[0] + log_normal(self.y - f, noise)]
+        for g, extra in enumerate(state.slab.variances):
+            columns.append(weights[g + 1] + log_normal(self.y - f - means[g], noise + extra))
+        labels: Labels = np.column_stack(columns).argmax(axis=1)
+        labels[rows] = state.labels
+        return labels
 
     def n_rivals(self, best: State) -> int:
         """How many searches ended almost as well with labels that are quite different."""
@@ -222,40 +268,41 @@ class Search:
 
     def other_slabs(self, best: State) -> State:
         """One more group, as long as that is better; or replaced readings."""
-        out = best.labels > 0
-        if out.sum() >= 2:
-            slab = replaced_slab(self.y[out], best.slab.mean_variance)
-            best = self.better(best, "replaced", best.x, slab, out.astype(np.intp), NEAR)
-        while best.slab.n_groups < MAX_GROUPS and not best.slab.replaced:
+        one_group = best
+        while best.slab.n_groups < MAX_GROUPS:
             split = self.split_widest_group(best)
             following = best if split is None else self.better(best, "split", best.x, *split, NEAR)
             if following is best:
                 break
             best = following
+        out = one_group.labels > 0
+        if out.sum() >= 2:
+            slab = replaced_slab(self.y[out], one_group.slab.mean_variance)
+            best = self.better(best, "replaced", one_group.x, slab, out.astype(np.intp), NEAR)
         return best
 
-    def shaken(self, best: State, rng: np.random.Generator) -> State:
-        """From the labels that a short Gibbs run finds likely, or not unlikely: these may differ in several at once."""
-        for _ in range(MAX_SHAKES):
-            support = self.support(best.x, best.slab, best.labels)
-            chance = average_over_labels(support, SHAKE_SWEEPS, 0, rng).probability
-            before = best
-            for threshold in SHAKE_THRESHOLDS:
-                labels = np.where(chance > threshold, np.maximum(before.labels, 1), 0)
-                if not np.array_equal(labels, best.labels):
-                    best = self.better(best, "shaken", before.x, before.slab, labels, FAR)
-            if best is before:
-                break
+    def with_suspects(self, best: State) -> State:
+        """From the same labels with every reading flagged that is not quite unlikely to be an outlier.
+
+        Outliers can shield one another: single moves do not free them, but parameters fitted without them do.
+        """
+        tried = {best.labels.tobytes()}
+        for suspicion in SUSPICIONS:
+            weights = self.support(best.x, best.slab, best.labels).log_weights()
+            suspect = weights[:, 1:].max(axis=1) > weights[:, 0] - suspicion
+            labels = np.where(suspect, 1 + weights[:, 1:].argmax(axis=1), 0)
+            if suspect.mean() < MAX_SHARE and labels.tobytes() not in tried:
+                tried.add(labels.tobytes())
+                best = max(best, self.alternate("suspects", best.x, best.slab, labels, best), key=_evidence)
         return best
 
     def split_widest_group(self, state: State) -> tuple[Slab, Labels] | None:
         """Cut the group of largest variance where that leaves the least within; None if it has no two members."""
-        support = self.support(state.x, state.slab, state.labels)
         widest = int(np.argmax(state.slab.variances))
         members = np.flatnonzero(state.labels == widest + 1)
         if len(members) < 4:
             return None
-        bias = support.added[widest + 1] * (support.Qy - support.U @ support.posterior_of_means()[0])[members]
+        bias = self.bias(state)[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
         within = [bias[:cut].var() * cut + bias[cut:].var() * (len(bias) - cut) for cut in range(2, len(bias) - 1)]
@@ -268,6 +315,10 @@ class Search:
         variances.append(max(float(bias[cut:].var()), 0.1 * floor))
         slab = replace(state.slab, variances=tuple(variances))
         return slab, labels
+
+
+def _evidence(state: State) -> float:
+    return state.evidence
 
 
 def occam(slab: Slab, labels: Labels) -> float:
@@ -286,10 +337,16 @@ def replaced_slab(y: Array, mean_variance: float) -> Slab:
 def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """The whole recipe."""
     search = Search(X, y, kernel, known)
-    state = search.from_constant_bias(max_iter)
-    state = search.other_starts(state)
+    rows = few_rows(X, y)
+    few = search if len(rows) == len(y) else Search(X[rows], y[rows], kernel, known[rows])
+    with blas_threads_for(len(rows)):
+        state = few.from_constant_bias()
+        state = few.from_other_lengths(state)
+        state = few.from_no_outlier(state)
+    if few is not search:
+        state = search.from_few(few, state, rows)
     state = search.other_slabs(state)
-    state = search.shaken(state, rng)
+    state = search.with_suspects(state)
     return _finish(search, state, max_iter, rng)
 
 
