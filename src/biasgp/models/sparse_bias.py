@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.covariance import DenseCovariance
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
@@ -22,7 +22,7 @@ from biasgp.models import constant_bias
 from biasgp.models.diagnosis import Finding, diagnose
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import AveragedPosterior
-from biasgp.models.search import covariance_bounds, covariance_starts, few_rows
+from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, few_rows
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
@@ -42,9 +42,14 @@ SLAB_RANGE = (1e-4, 1e6)
 MEAN_STD = 3.0
 """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
 MAX_GROUPS = 3
-NEAR, FAR = 5.0, 30.0
+NEAR, FAR = 5.0, 20.0
+MAX_PICKS, DIFFERENT = 3, 0.04
 """A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
 RIVAL_GAP, RIVAL_DIFFERENCE = 3.0, 0.2
+MINORITY = 0.2
+"""Outliers start as two groups, above and below, where at least this share of them is on either side."""
+LONGER = (2.5, 7.0)
+"""Factors by which length-scales are stretched to look for runs of outliers."""
 MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
 SUSPICIONS = (5.0, 8.0)
@@ -63,8 +68,9 @@ class State:
     report: Report
 
     def is_ahead_of(self, labels: Labels, evidence: float) -> bool:
-        """Whether a search that came to these labels has nothing new to find."""
-        return evidence <= self.evidence + 0.5 and np.array_equal(labels, self.labels)
+        """Whether a search that came to these labels has nothing new to find, or is too far behind to go on with."""
+        same = evidence <= self.evidence + 0.5 and np.array_equal(labels, self.labels)
+        return same or evidence < self.evidence - FAR
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class Search:
         return Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
 
     def alternate(self, stage: str, x: Array, slab: Slab, labels: Labels, best: State | None = None) -> State:
-        """Parameters and labels in turn, until no label moves, or until they are those of a state that is better."""
+        """Parameters and labels in turn, until no label moves, or until a state that is known already is ahead."""
         for _ in range(MAX_ROUNDS):
             x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS)
             support = self.support(x, slab, labels)
@@ -181,26 +187,41 @@ class Search:
 
     def from_constant_bias(self) -> State:
         """From rough constant bias fits: the readings far from them are the first outliers."""
-        best = None
+        best: State | None = None
         for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, FEW_ITERATIONS):
             residual = self.y - cob.posterior.mean(self.X)
-            labels = (np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)).astype(np.intp)
-            out = residual[labels > 0]
-            slab = Slab(
-                variances=(max(float(out.var()), cob.noise_variance) if len(out) > 1 else 1.0,),
-                mean_variance=max(MEAN_STD**2, float((residual**2).max())),
-            )
+            far = np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
-            state = self.alternate("constant bias", x, slab, labels, best)
-            best = state if best is None or state.evidence > best.evidence else best
+            for slab, labels in first_slabs(residual, far, cob.noise_variance):
+                state = self.alternate("constant bias", x, slab, labels, best)
+                best = state if best is None else max(best, state, key=_evidence)
         assert best is not None
         return best
 
-    def from_other_lengths(self, best: State) -> State:
+    def from_other_lengths(self, best: State, rows: Rows = EVERYTHING) -> State:
         """From the usual starts of the length-scales with the same labels: a likelihood has several maxima."""
-        return self.better(
-            best, "other lengths", self.parameters_for(best.slab, best.labels), best.slab, best.labels, 0.0
+        if best.slab.replaced:
+            return best
+        objective = LabelledLikelihood(
+            self.X[rows], self.y[rows], self.kernel, self.known[rows], best.slab, best.labels[rows]
         )
+        extra = np.log(best.slab.variances)
+        starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
+        bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
+        x = multistart(objective, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
+        return self.better(best, "other lengths", x, best.slab, best.labels, 0.0)
+
+    def from_longer_lengths(self, best: State) -> State:
+        """From a smoother f: a run of outliers next to one another looks like a feature to a short length-scale."""
+        kernel = self.kernel.with_theta(best.x[:-1])
+        for factor in LONGER:
+            x = np.append(kernel.stretched(factor).theta, best.x[-1])
+            x = np.clip(x, self.bounds[:, 0], self.bounds[:, 1])
+            support = self.support(x, best.slab, best.labels)
+            support.climb(len(self.y) // 2)
+            if np.mean(support.labels > 0) < MAX_SHARE:
+                best = max(best, self.alternate("longer lengths", x, best.slab, support.labels, best), key=_evidence)
+        return best
 
     def from_no_outlier(self, best: State) -> State:
         """From a plain GP."""
@@ -216,23 +237,21 @@ class Search:
         means, _ = support.posterior_of_means()
         return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
 
-    def parameters_for(self, slab: Slab, labels: Labels) -> Array:
-        """(θ, log σ²) for given labels, from the usual starts."""
-        objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
-        extra = np.log(slab.variances)
-        starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
-        bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
-        return multistart(objective, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
-
-    def from_few(self, few: Search, best: State, rows: NDArray[np.intp]) -> State:
-        """From the best that was found on some of the readings, and from others almost as good there."""
+    def from_few(self, few: Search, rows: NDArray[np.intp]) -> State:
+        """From the best that was found on some of the readings, and from others that differ and are not far behind."""
         self.trace += few.trace
-        found = self.alternate("all readings", best.x, best.slab, self.labels_from(few, best, rows))
-        for state in few.ended:
-            if state.evidence > best.evidence - NEAR and np.mean((state.labels > 0) != (best.labels > 0)) > 0.02:
-                labels = self.labels_from(few, state, rows)
-                found = max(found, self.alternate("all readings", state.x, state.slab, labels, found), key=_evidence)
-        return found
+        picked: list[State] = []
+        best: State | None = None
+        for state in sorted(few.ended, key=_evidence, reverse=True):
+            seen = any(np.mean((state.labels > 0) != (other.labels > 0)) < DIFFERENT for other in picked)
+            if seen or (picked and state.evidence < picked[0].evidence - FAR) or len(picked) == MAX_PICKS:
+                continue
+            picked.append(state)
+            labels = self.labels_from(few, state, rows)
+            found = self.alternate("all readings", state.x, state.slab, labels, best)
+            best = found if best is None else max(best, found, key=_evidence)
+        assert best is not None
+        return best
 
     def labels_from(self, few: Search, state: State, rows: NDArray[np.intp]) -> Labels:
         """Labels for these readings from a state found on `rows` of them."""
@@ -327,6 +346,20 @@ def occam(slab: Slab, labels: Labels) -> float:
     return 0.5 * (slab.n_groups + slab.replaced) * float(np.log1p(n_out))
 
 
+def first_slabs(residual: Array, far: Mask, noise_variance: float) -> list[tuple[Slab, Labels]]:
+    """Slabs to start from, with their labels: one group, and one for each side where both have outliers."""
+    mean_variance = max(MEAN_STD**2, float((residual**2).max()))
+
+    def variance(group: Mask) -> float:
+        return max(float(residual[group].var()), noise_variance) if group.sum() > 1 else 1.0
+
+    up, down = far & (residual > 0), far & (residual < 0)
+    starts = [(Slab((variance(far),), mean_variance), far.astype(np.intp))]
+    if min(up.sum(), down.sum()) >= max(2.0, MINORITY * far.sum()):
+        starts.append((Slab((variance(up), variance(down)), mean_variance), up + 2 * down.astype(np.intp)))
+    return starts
+
+
 def replaced_slab(y: Array, mean_variance: float) -> Slab:
     """N(center, variance) of the replaced readings' values."""
     if len(y) < 2:
@@ -342,9 +375,11 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
     with blas_threads_for(len(rows)):
         state = few.from_constant_bias()
         state = few.from_other_lengths(state)
+        state = few.from_longer_lengths(state)
         state = few.from_no_outlier(state)
     if few is not search:
-        state = search.from_few(few, state, rows)
+        state = search.from_few(few, rows)
+        state = search.from_other_lengths(state, rows)
     state = search.other_slabs(state)
     state = search.with_suspects(state)
     return _finish(search, state, max_iter, rng)
