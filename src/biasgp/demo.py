@@ -6,12 +6,13 @@ import argparse
 import html
 import io
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from biasgp import ConstantBiasGP, metrics
+from biasgp import SparseBiasGP, UntrustworthyFitWarning, metrics
 from biasgp._typing import Array
 from biasgp.data import Campaign, campaign
 from biasgp.kernels import Exponential
@@ -29,7 +30,8 @@ th, td {{ padding: .2rem .9rem; text-align: right; border-bottom: 1px solid #ddd
 <p>{summary}</p>
 {figure}
 <h2>Flagged readings</h2>
-<table><tr><th>hour</th><th>reading (ppb)</th><th>estimated truth (ppb)</th><th>estimated bias (ppb)</th></tr>
+<table><tr><th>hour</th><th>reading (ppb)</th><th>estimated truth (ppb)</th><th>estimated bias (ppb)</th>
+<th>probability</th></tr>
 {rows}
 </table></body></html>
 """
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out: Path = parser.parse_args(arguments).out
     data = campaign()
     began = time.perf_counter()
-    model = ConstantBiasGP(Exponential(ard=True)).fit(data.X, data.o3.y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyFitWarning)  # the summary has them
+        model = SparseBiasGP(Exponential(ard=True)).fit(data.X, data.o3.y)
     mean, std = model.predict(data.X, return_std=True)
     summary = _summary(data, model, mean, time.perf_counter() - began)
     print("\n".join(summary))
@@ -52,29 +56,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"The report is in {page}")
 
 
-def _summary(data: Campaign, model: ConstantBiasGP, mean: Array, seconds: float) -> list[str]:
+def _summary(data: Campaign, model: SparseBiasGP, mean: Array, seconds: float) -> list[str]:
     flagged, gas = model.outlier_mask_, data.o3
     return [
         f"{len(gas.y)} simulated ozone readings over three months, {int(gas.is_outlier.sum())} of them false.",
         f"Fitted in {seconds:.1f} s. Noise of a reading: {np.sqrt(model.noise_variance_):.2f} ppb.",
         f"Flagged {int(flagged.sum())} readings: precision {metrics.precision(gas.is_outlier, flagged):.2f}, "
         f"recall {metrics.recall(gas.is_outlier, flagged):.2f}. "
-        f"Their estimated bias: {model.bias_[flagged].min():.1f} to {model.bias_[flagged].max():.1f} ppb.",
+        f"Their estimated bias: {model.bias_[flagged].min():.1f} to {model.bias_[flagged].max():.1f} ppb"
+        + (", and their values have nothing to do with the ozone: they were replaced." if model.replaced_ else "."),
         f"Error of the curve against the truth: {np.sqrt(metrics.mse(gas.f, mean)):.2f} ppb (root mean square).",
+        *(f"Note: {reason}" for reason in model.diagnosis_),
     ]
 
 
-def _page(data: Campaign, model: ConstantBiasGP, mean: Array, std: Array, summary: list[str]) -> str:
+def _page(data: Campaign, model: SparseBiasGP, mean: Array, std: Array, summary: list[str]) -> str:
     flagged = [
-        (f"{data.X[i, 0]:.0f}", f"{data.o3.y[i]:.1f}", f"{mean[i]:.1f}", f"{model.bias_[i]:+.1f}")
-        for i in np.flatnonzero(model.outlier_mask_)
+        (f"{data.X[i, 0]:.0f}", f"{data.o3.y[i]:.1f}", f"{mean[i]:.1f}", *_verdict(model, i))
+        for i in np.flatnonzero(model.outlier_mask_).tolist()
     ]
     rows = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in flagged)
     figure = _figure(data.X[:, 0], data.o3.y, mean, std, model)
     return PAGE.format(summary="<br>".join(html.escape(line) for line in summary), figure=figure, rows=rows)
 
 
-def _figure(hours: Array, y: Array, mean: Array, std: Array, model: ConstantBiasGP) -> str:
+def _verdict(model: SparseBiasGP, i: int) -> tuple[str, str]:
+    return f"{model.bias_[i]:+.1f} ± {model.bias_std_[i]:.1f}", f"{model.outlier_probability_[i]:.2f}"
+
+
+def _figure(hours: Array, y: Array, mean: Array, std: Array, model: SparseBiasGP) -> str:
     """Readings, curve with its 95 % band, and flagged readings; the biases below. As SVG."""
     import matplotlib
 
