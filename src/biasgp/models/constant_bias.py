@@ -4,16 +4,21 @@
 theorem the plain GP's gradient with y − δ for y.
 
 With λ = k/σ the profiled loss of a residual is Huber's, so the model is Huber's least favourable density on a GP.
-That density has a normaliser, which lets k be chosen by maximum likelihood. It is chosen for each side: one k for
-both would let outliers that all lie above f drag it upwards (by about 0.17 σ where they are a tenth of the readings).
-The paper's own rule for λ has no minimum; see `alternate`.
+That density has a normaliser, which lets k be chosen by maximum likelihood. The paper's own rule for λ has no minimum;
+see `alternate`.
+
+Outliers that all lie above f drag it upwards, by about 0.17 σ where they are a tenth of the readings. So the penalty is
+made cheaper on the side with more outliers, by the ratio at which their pull is balanced by that of the clean readings
+(`balance`): k⁺ upwards, k⁻ downwards.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from biasgp._typing import Array
@@ -23,13 +28,17 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import EVERYTHING, Build, covariance_bounds, covariance_starts, search
-from biasgp.optimize import Report, minimize, multistart
+from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, search_on_few
+from biasgp.optimize import Report, minimize, multistart, resume
 
 K_START, K_RANGE = 1.0, (0.1, 3.0)
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
+FIRST_ITERATIONS = 6
+"""Before the sides are balanced once more."""
+FAR_OUT, MAX_SHARE = 3.0, 0.45
+"""Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
 
 
@@ -52,48 +61,78 @@ class ConstantBiasFit:
     runaway: str = ""
 
 
-def huber_normaliser(k_down: float, k_up: float) -> tuple[float, Array]:
-    """log(Z/√(2π)) and its gradient in (log k⁻, log k⁺); Z = ∫ exp(−Huber loss) over a residual in units of σ."""
+Sides = tuple[float, float]
+"""What k is multiplied by downwards and upwards."""
+
+
+def huber_normaliser(k_down: float, k_up: float) -> tuple[float, float]:
+    """log(Z/√(2π)) and its slope in the logarithm of both k; Z = ∫ exp(−Huber loss) over a residual in units of σ."""
     k = np.array([k_down, k_up])
     tails = np.exp(-0.5 * k**2) / k
     Z = np.sqrt(2.0 * np.pi) * (ndtr(k_up) - ndtr(-k_down)) + tails.sum()
-    return float(np.log(Z) - 0.5 * LOG_2PI), -tails / Z
+    return float(np.log(Z) - 0.5 * LOG_2PI), float(-tails.sum() / Z)
+
+
+def balance(k: float, up: float, down: float) -> Sides:
+    """Factors of k at which outliers, of which there are the shares `up` and `down`, do not shift f.
+
+    With a share ε of outliers above, (1 − ε)·E clip(noise, −k, k⁺) + ε·k⁺ = 0, and E(noise − k)₊ = φ(k) − k(1 − Φ(k)).
+    """
+    share = abs(up - down)
+    if share == 0.0:
+        return 1.0, 1.0
+
+    def beyond(c: float) -> float:
+        return float(np.exp(-0.5 * c**2) / np.sqrt(2.0 * np.pi) - c * ndtr(-c))
+
+    factor = brentq(lambda c: beyond(c) - share * c / (1.0 - share) - beyond(k), 1e-6, k) / k
+    return (1.0, factor) if up > down else (factor, 1.0)
 
 
 class RegularisedLikelihood:
-    """min over δ of RL₁, and its gradient in (θ, log σ², log k⁻, log k⁺), λ = k/σ; with `lam`, λ is that constant.
+    """min over δ of RL₁, and its gradient in (θ, log σ², log k): λ = k/σ times its side. With `lam`, λ is that.
 
     Keeps which α were held between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None = None) -> None:
-        self.X, self.y, self.kernel, self.known, self.lam = X, y, kernel, known, lam
+    def __init__(
+        self, X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None = None, sides: Sides = (1.0, 1.0)
+    ) -> None:
+        self.X, self.y, self.kernel, self.known, self.lam, self.sides = X, y, kernel, known, lam, sides
         self.held = np.zeros(len(y))
 
     def profile(self, x: Array) -> tuple[DenseCovariance, Box, BoxSolution]:
         """The covariance at x, the penalties, and the δ that minimises RL₁ there."""
-        noise = np.exp(x[-3]) + self.known
-        K = DenseCovariance(self.kernel.with_theta(x[:-3]), self.X, noise)
+        noise = np.exp(x[-2]) + self.known
+        K = DenseCovariance(self.kernel.with_theta(x[:-2]), self.X, noise)
         if self.lam is None:
-            box = Box(np.exp(x[-2]) / np.sqrt(noise), np.exp(x[-1]) / np.sqrt(noise))
+            lam = np.exp(x[-1]) / np.sqrt(noise)
+            box = Box(self.sides[0] * lam, self.sides[1] * lam)
         else:
             box = Box(np.full(len(noise), self.lam), np.full(len(noise), self.lam))
         solution = solve(K, self.y, box, self.held)
         self.held = np.sign(solution.delta)
         return K, box, solution
 
+    def rebalance(self, x: Array) -> None:
+        """Set the sides from the readings that are too far from f, at x, to be noise."""
+        K, _, found = self.profile(x)
+        residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
+        up, down = float(np.mean(residual > FAR_OUT)), float(np.mean(residual < -FAR_OUT))
+        self.sides = balance(float(np.exp(x[-1])), min(up, MAX_SHARE), min(down, MAX_SHARE))
+
     def __call__(self, x: Array) -> tuple[float, Array]:
         K, box, found = self.profile(x)
-        n, variance, cost = len(self.y), np.exp(x[-3]), box.cost(found.delta)
+        n, variance, cost = len(self.y), np.exp(x[-2]), box.cost(found.delta)
         value = 0.5 * (n * LOG_2PI + K.logdet + (self.y - found.delta) @ found.alpha) + cost.sum()
         by_theta, by_noise = K.gradient(found.alpha)
-        by_k = np.zeros(2)
+        by_k = 0.0
         if self.lam is None:
-            normaliser, by_k = huber_normaliser(*np.exp(x[-2:]))
+            normaliser, by_k = huber_normaliser(*(np.exp(x[-1]) * self.sides[i] for i in range(2)))
             value += n * normaliser
-            by_k = n * by_k + [cost[found.delta < 0].sum(), cost[found.delta > 0].sum()]
+            by_k = n * by_k + cost.sum()
             by_noise = by_noise - 0.5 * cost / K.noise  # λ itself falls as σ rises
-        return float(value), np.concatenate([by_theta, [variance * by_noise.sum()], by_k])
+        return float(value), np.concatenate([by_theta, [variance * by_noise.sum(), by_k]])
 
 
 def fit(
@@ -102,22 +141,32 @@ def fit(
     """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
     build = _builder(X, y, kernel, known, lam)
     fixed, free = _bounds(X, y, kernel, k, lam)
+    starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
+    if k is not None or lam is not None:
+        return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
-    bounds = free if k is None and lam is None else fixed
-    report = search(build, X, y, _starts(kernel, fixed), bounds, max_iter, first_bounds=fixed)
-    return at(X, y, kernel, known, report, lam)
+    report = search_on_few(build, X, y, starts, fixed, max_iter)
+    objective = build(EVERYTHING)
+    for iterations in (min(FIRST_ITERATIONS, max_iter), max_iter):
+        objective.rebalance(report.x)
+        report = resume(objective, report, free, iterations)
+    return at(X, y, kernel, known, report, None, objective.sides)
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
     """Two fits of few iterations: with k as it starts, and on from there with k by maximum likelihood."""
     objective = _builder(X, y, kernel, known, None)(EVERYTHING)
     fixed, free = _bounds(X, y, kernel, None, None)
-    first = multistart(objective, _starts(kernel, fixed), fixed, max_iter)
+    starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
+    first = multistart(objective, starts, fixed, max_iter)
+    objective.rebalance(first.x)
     second = minimize(objective, first.x, free, max_iter)
-    return [at(X, y, kernel, known, report, None) for report in (first, second)]
+    return [at(X, y, kernel, known, first, None), at(X, y, kernel, known, second, None, objective.sides)]
 
 
-def _builder(X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None) -> Build:
+def _builder(
+    X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None
+) -> Callable[[Rows], RegularisedLikelihood]:
     fenced = np.clip(y, -FENCE, FENCE)
     return lambda rows: RegularisedLikelihood(X[rows], fenced[rows], kernel, known[rows], lam)
 
@@ -127,26 +176,30 @@ def _bounds(X: Array, y: Array, kernel: Kernel, k: float | None, lam: float | No
     covariance = covariance_bounds(kernel, X, np.clip(y, -FENCE, FENCE))
     if lam is not None:  # λσ is k: keep it where it means something
         covariance[-1, 0] = min(2.0 * np.log(K_RANGE[0] / lam), covariance[-1, 1])
-    start = np.full((2, 2), np.log(K_START if k is None else k))
-    return np.vstack([covariance, start]), np.vstack([covariance, np.log([K_RANGE, K_RANGE])])
+    start = np.full((1, 2), np.log(K_START if k is None else k))
+    return np.vstack([covariance, start]), np.vstack([covariance, np.log([K_RANGE])])
 
 
-def _starts(kernel: Kernel, fixed: Array) -> list[Array]:
-    return [np.append(start, fixed[-2:, 0]) for start in covariance_starts(kernel)]
-
-
-def at(X: Array, y: Array, kernel: Kernel, known: Array, report: Report, lam: float | None) -> ConstantBiasFit:
+def at(
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    report: Report,
+    lam: float | None,
+    sides: Sides = (1.0, 1.0),
+) -> ConstantBiasFit:
     """The model at the parameters where a search ended."""
-    K, box, found = RegularisedLikelihood(X, y, kernel, known, lam).profile(report.x)
-    kernel = kernel.with_theta(report.x[:-3])
-    down, up = np.exp(report.x[-2:]).tolist()
+    K, box, found = RegularisedLikelihood(X, y, kernel, known, lam, sides).profile(report.x)
+    kernel = kernel.with_theta(report.x[:-2])
+    k = float(np.exp(report.x[-1]))
     return ConstantBiasFit(
         kernel=kernel,
-        noise_variance=float(np.exp(report.x[-3])),
+        noise_variance=float(np.exp(report.x[-2])),
         posterior=Posterior.of(kernel, X, K.noise, y - found.delta),
         bias=found.delta,
         box=box,
-        k=(down, up) if lam is None else (np.nan, np.nan),
+        k=(k * sides[0], k * sides[1]) if lam is None else (np.nan, np.nan),
         optimality=found.optimality,
         objective=report.value,
         report=report,
@@ -156,9 +209,9 @@ def at(X: Array, y: Array, kernel: Kernel, known: Array, report: Report, lam: fl
 
 def _runaway(delta: Array, report: Report) -> str:
     """With λ fixed RL₁ has no interior minimum for a smooth kernel: σ falls, and δ absorbs what it leaves."""
-    if not report.at_lower[-3]:
+    if not report.at_lower[-2]:
         return ""
-    sigma, biased = np.exp(0.5 * report.x[-3]), float(np.mean(delta != 0))
+    sigma, biased = np.exp(0.5 * report.x[-2]), float(np.mean(delta != 0))
     return f"σ (to its floor of {sigma:.2g} robust standard deviations of y; {biased:.0%} of the readings got a bias)"
 
 
