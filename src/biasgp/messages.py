@@ -28,7 +28,7 @@ class UntrustworthyFitWarning(BiasGPWarning):
 
 
 class HeavyTailWarning(UntrustworthyFitWarning):
-    """The readings taken for clean have heavier tails than noise."""
+    """The readings taken for clean do not look like noise: their tails are heavy, or they lean to one side."""
 
 
 class OverflaggingWarning(UntrustworthyFitWarning):

@@ -12,9 +12,9 @@ from biasgp._typing import Array, Mask
 
 Objective = Callable[[Array], tuple[float, Array]]
 
-# Objectives are log-likelihoods of some hundreds of nats: a relative change of 1e-8 is far below what data can tell.
-VALUE_TOLERANCE = 1e-7
-GRADIENT_TOLERANCE = 5e-3
+# Objectives are log-likelihoods of some hundreds of nats: a relative change of 1e-9 is far below what data can tell.
+VALUE_TOLERANCE = 1e-9
+GRADIENT_TOLERANCE = 1e-4
 SCREEN_ITERATIONS = 6
 
 

@@ -62,7 +62,8 @@ def test_gaussian_likelihood(kernel, seed, n, with_known):
 def test_constant_bias_with_free_k(kernel, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
     objective = constant_bias.RegularisedLikelihood(X, y, bound, known)
-    x = np.concatenate([theta, [rng.uniform(-4, 1)], np.log(rng.uniform(0.3, 2.5, 2))])
+    objective.sides = tuple(rng.uniform(0.4, 1.0, 2))
+    x = np.concatenate([theta, [rng.uniform(-4, 1)], np.log(rng.uniform(0.3, 2.5, 1))])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
 
 
@@ -71,16 +72,16 @@ def test_constant_bias_with_free_k(kernel, seed, n, with_known):
 def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
     objective = constant_bias.RegularisedLikelihood(X, y, bound, known, lam)
-    x = np.concatenate([theta, [rng.uniform(-4, 1)], np.zeros(2)])
+    x = np.concatenate([theta, [rng.uniform(-4, 1)], np.zeros(1)])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
-    assert_allclose(objective(x)[1][-2:], 0.0)
+    assert objective(x)[1][-1] == 0.0
 
 
 def test_constant_bias_value_is_the_least_of_rl1_over_delta():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 3, 8, True)
     lam, noise = 1.3, 0.2
     objective = constant_bias.RegularisedLikelihood(X, y, bound, known, lam)
-    x = np.concatenate([theta, [np.log(noise)], np.zeros(2)])
+    x = np.concatenate([theta, [np.log(noise)], np.zeros(1)])
     normal = stats.multivariate_normal(np.zeros(8), bound.with_theta(theta)(X) + np.diag(noise + known))
     value, delta = objective(x)[0], objective.profile(x)[2].delta
     assert value == pytest.approx(-normal.logpdf(y - delta) + lam * np.abs(delta).sum(), rel=1e-9)
@@ -132,12 +133,22 @@ def test_huber_normaliser_is_the_integral_of_the_density(down, up):
 
 
 @given(down=ks, up=ks)
-def test_huber_normaliser_gradient(down, up):
+def test_huber_normaliser_slope(down, up):
     h, at = 1e-5, np.log([down, up])
-    numeric = [
-        (huber_normaliser(*np.exp(at + e))[0] - huber_normaliser(*np.exp(at - e))[0]) / (2 * h) for e in h * np.eye(2)
-    ]
-    assert_allclose(huber_normaliser(down, up)[1], numeric, rtol=1e-5, atol=1e-8)
+    numeric = (huber_normaliser(*np.exp(at + h))[0] - huber_normaliser(*np.exp(at - h))[0]) / (2 * h)
+    assert huber_normaliser(down, up)[1] == pytest.approx(numeric, rel=1e-5, abs=1e-8)
+
+
+@given(k=st.floats(0.2, 3.0), share=st.floats(0.01, 0.4), above=st.booleans())
+def test_balanced_sides_leave_f_where_it_is(k, share, above):
+    down, up = (k * side for side in constant_bias.balance(k, *((share, 0.0) if above else (0.0, share))))
+    pull = quad(lambda z: np.clip(z, -down, up) * stats.norm.pdf(z), -8, 8, points=[-down, up])[0]
+    assert (1 - share) * pull + share * (up if above else -down) == pytest.approx(0.0, abs=1e-7)
+    assert max(down, up) == pytest.approx(k)
+
+
+def test_without_outliers_the_sides_are_equal():
+    assert constant_bias.balance(0.7, 0.1, 0.1) == (1.0, 1.0)
 
 
 def test_huber_normaliser_of_large_k_is_the_gaussians():

@@ -37,6 +37,8 @@ class ConstantBiasGP(BaseGP):
 
     Attributes
     ----------
+    response_ : Transform
+        The transform of y that was used.
     bias_ : ndarray of shape (n_samples,)
         δ, in y's unit; exactly 0 for the readings within the penalty.
     outlier_mask_ : ndarray of bool

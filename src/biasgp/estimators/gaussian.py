@@ -26,6 +26,8 @@ class GaussianGP(BaseGP):
 
     Attributes
     ----------
+    response_ : Transform
+        The transform of y that was used.
     kernel_ : Kernel
         The fitted covariance, in y's unit squared.
     noise_variance_ : float

@@ -36,6 +36,8 @@ class RandomBiasGP(BaseGP):
 
     Attributes
     ----------
+    response_ : Transform
+        The transform of y that was used.
     bias_ : ndarray of shape (n_samples,)
         Posterior mean of δ, in y's unit.
     bias_variance_ : ndarray of shape (n_samples,)

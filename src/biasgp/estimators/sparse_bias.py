@@ -40,6 +40,8 @@ class SparseBiasGP(BaseGP):
 
     Attributes
     ----------
+    response_ : Transform
+        The transform of y that was used.
     outlier_mask_ : ndarray of bool
         Readings that are more likely an outlier than not.
     outlier_probability_ : ndarray of shape (n_samples,)

@@ -44,6 +44,8 @@ class StudentTGP(BaseGP):
 
     Attributes
     ----------
+    response_ : Transform
+        The transform of y that was used.
     kernel_ : Kernel
         The fitted covariance, in y's unit squared.
     noise_variance_ : float

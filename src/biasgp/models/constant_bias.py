@@ -32,6 +32,8 @@ from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance
 from biasgp.optimize import Report, minimize, multistart, resume
 
 K_START, K_RANGE = 1.0, (0.1, 3.0)
+STEEP = 0.25
+"""Side of the lopsided rough fit: the penalty of a bias in the direction that the residuals lean to."""
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
@@ -154,14 +156,21 @@ def fit(
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
-    """Two fits of few iterations: with k as it starts, and on from there with k by maximum likelihood."""
+    """Three fits of few iterations: with k as it starts, from there with k by maximum likelihood, and a lopsided one.
+
+    The second shows outliers best; the first is more like a plain GP; the third bears most of them on one side.
+    """
     objective = _builder(X, y, kernel, known, None)(EVERYTHING)
     fixed, free = _bounds(X, y, kernel, None, None)
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
     first = multistart(objective, starts, fixed, max_iter)
     objective.rebalance(first.x)
     second = minimize(objective, first.x, free, max_iter)
-    return [at(X, y, kernel, known, first, None), at(X, y, kernel, known, second, None, objective.sides)]
+    found = [at(X, y, kernel, known, first, None), at(X, y, kernel, known, second, None, objective.sides)]
+    residual = y - found[0].posterior.mean(X)
+    objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
+    third = minimize(objective, first.x, free, max_iter)
+    return [*found, at(X, y, kernel, known, third, None, objective.sides)]
 
 
 def _builder(

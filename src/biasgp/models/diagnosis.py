@@ -17,8 +17,8 @@ from biasgp.messages import (
 )
 from biasgp.models.support import Support
 
-TAIL_SIGMAS = 6.0
-"""Kurtosis is heavy this many standard errors above the normal's."""
+TAIL_SIGMAS = 5.0
+"""Skewness or kurtosis this many standard errors from the normal's is not noise."""
 TOO_MANY, MANY, NOISELESS = 0.45, 0.1, 1e-4
 """More than the first share flagged is suspect; more than the second too, if the noise variance left is below the third
 (in units of y's robust variance)."""
@@ -66,16 +66,18 @@ def standardised_residuals(support: Support) -> Array:
 
 def _heavy_tail(support: Support) -> Finding | None:
     residuals = standardised_residuals(support)
-    if len(residuals) < 20:
+    n = len(residuals)
+    if n < 20 or residuals.std() == 0.0:
         return None
-    kurtosis = float(np.mean(residuals**4) / np.mean(residuals**2) ** 2)
-    if kurtosis <= 3.0 + TAIL_SIGMAS * np.sqrt(24.0 / len(residuals)):
+    centred = (residuals - residuals.mean()) / residuals.std()
+    skewness, kurtosis = float(np.mean(centred**3)), float(np.mean(centred**4))
+    if abs(skewness) <= TAIL_SIGMAS * np.sqrt(6.0 / n) and abs(kurtosis - 3.0) <= TAIL_SIGMAS * np.sqrt(24.0 / n):
         return None
     return Finding(
         HeavyTailWarning,
-        f"The readings taken for clean have heavy tails (kurtosis {kurtosis:.1f}, noise has 3; the farthest is "
-        f"{np.abs(residuals).max():.1f} standard deviations out). Outliers may hide among them: compare with "
-        "ConstantBiasGP, or try response='auto'.",
+        f"The readings taken for clean do not look like noise (skewness {skewness:.1f} and kurtosis {kurtosis:.1f}, "
+        f"noise has 0 and 3; the farthest is {np.abs(residuals).max():.1f} standard deviations out). Outliers may hide "
+        "among them: compare with ConstantBiasGP, or try response='auto'.",
     )
 
 

@@ -34,11 +34,14 @@ from biasgp.models.support import (
     log_normal,
 )
 from biasgp.optimize import Report, minimize, multistart
+from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 15
 SLAB_RANGE = (1e-4, 1e6)
+FENCE = 1e3
+"""How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
 MEAN_STD = 3.0
 """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
 MAX_GROUPS = 3
@@ -190,7 +193,9 @@ class Search:
         best: State | None = None
         for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, FEW_ITERATIONS):
             residual = self.y - cob.posterior.mean(self.X)
-            far = np.abs(residual) > START_RESIDUAL * np.sqrt(cob.noise_variance + self.known)
+            # A small k has a small σ; then the residuals' own spread is the better measure.
+            spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
+            far = np.abs(residual) > START_RESIDUAL * np.sqrt(spread + self.known)
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
             for slab, labels in first_slabs(residual, far, cob.noise_variance):
                 state = self.alternate("constant bias", x, slab, labels, best)
@@ -295,7 +300,7 @@ class Search:
                 break
             best = following
         out = one_group.labels > 0
-        if out.sum() >= 2:
+        if out.sum() >= 2 and out.mean() < MAX_SHARE:
             slab = replaced_slab(self.y[out], one_group.slab.mean_variance)
             best = self.better(best, "replaced", one_group.x, slab, out.astype(np.intp), NEAR)
         return best
@@ -368,7 +373,9 @@ def replaced_slab(y: Array, mean_variance: float) -> Slab:
 
 
 def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
-    """The whole recipe."""
+    """The whole recipe. Readings beyond the fence count as if they were there; their bias is not."""
+    beyond = y - np.clip(y, -FENCE, FENCE)
+    y = y - beyond
     search = Search(X, y, kernel, known)
     rows = few_rows(X, y)
     few = search if len(rows) == len(y) else Search(X[rows], y[rows], kernel, known[rows])
@@ -382,7 +389,8 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
         state = search.from_other_lengths(state, rows)
     state = search.other_slabs(state)
     state = search.with_suspects(state)
-    return _finish(search, state, max_iter, rng)
+    found = _finish(search, state, max_iter, rng)
+    return replace(found, moments=replace(found.moments, bias=found.moments.bias + beyond))
 
 
 def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:

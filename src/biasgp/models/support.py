@@ -23,6 +23,8 @@ Labels = NDArray[np.intp]
 
 PRIOR_OUTLIERS, PRIOR_CLEAN = 1.0, 9.0
 """The share of outliers is Beta(1, 9) before the data: a tenth, give or take a tenth."""
+MIN_INSIDE = 3
+"""The GP keeps at least this many readings."""
 DOUBT = 7.0
 """Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
 
@@ -169,7 +171,7 @@ class Support:
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
-        if label == self.labels[i]:
+        if label == self.labels[i] or (self.slab.replaced and label and self.inside.sum() <= MIN_INSIDE):
             return
         if self.slab.replaced:
             self._take_out(i) if label else self._put_back(i)
@@ -203,7 +205,7 @@ class Support:
             best = weights.argmax(axis=1)
             gain = weights[everyone, best] - weights[everyone, self.labels]
             i = int(gain.argmax())
-            if gain[i] <= 1e-9:
+            if gain[i] <= 1e-9 or (self.slab.replaced and self.inside.sum() <= MIN_INSIDE):
                 return moves
             self.move(i, int(best[i]))
         return max_moves
@@ -237,9 +239,12 @@ def average_over_labels(support: Support, sweeps: int, burn_in: int, rng: np.ran
     weights = support.log_weights()
     current, pending = _given_labels(support), 0
     for sweep in range(burn_in + sweeps):
-        doubtful = np.flatnonzero(np.ptp(weights, axis=1) < DOUBT)
+        likeliest = np.sort(weights, axis=1)
+        doubt = likeliest[:, -1] - likeliest[:, -2]
+        doubtful = np.flatnonzero(doubt < DOUBT)
         moved = False
-        for i in rng.permutation(doubtful).tolist():
+        # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
+        for i in rng.permutation(doubtful[np.argsort(doubt[doubtful])]).tolist():
             label = int((weights[i] + rng.gumbel(size=weights.shape[1])).argmax())
             if label != support.labels[i]:
                 support.move(i, label)

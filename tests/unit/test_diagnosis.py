@@ -1,0 +1,218 @@
+"""What a fit says against itself: each finding where it is due, and none where it is not."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from biasgp import (
+    AmbiguousOutliersWarning,
+    BoundWarning,
+    ClusteredOutliersWarning,
+    ConvergenceWarning,
+    GaussianGP,
+    HeavyTailWarning,
+    OverflaggingWarning,
+    SparseBiasGP,
+    UntrustworthyFitWarning,
+)
+from biasgp.data import STRESSES, Scenario, simulate
+from biasgp.kernels import SquaredExponential
+from biasgp.metrics import mse
+from biasgp.models.diagnosis import diagnose, standardised_residuals
+from biasgp.models.sparse_bias import Search, State
+from biasgp.models.support import Slab, Support
+from biasgp.optimize import Report
+
+SLAB = Slab((0.5,), 9.0)
+
+
+def support(noise=0.1, flagged=(), residual=None, n=100):
+    """Labels on readings of a smooth f of one input, in the order of the input."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(0.0, 10.0, n)[:, None]
+    labels = np.zeros(n, dtype=np.intp)
+    labels[list(flagged)] = 1
+    error = rng.standard_normal(n) if residual is None else residual
+    y = np.sin(x[:, 0]) + np.sqrt(noise) * error + 5.0 * labels
+    return Support(SquaredExponential(length_scale=1.5, variance=1.0)(x), y, np.full(n, noise), SLAB, labels)
+
+
+def categories(findings):
+    return [finding.category for finding in findings]
+
+
+def test_a_good_fit_has_nothing_against_it():
+    assert diagnose(support(flagged=[5, 20, 33, 47, 61, 80, 94]), [], 0) == []
+
+
+def test_residuals_are_those_of_refits_without_the_reading():
+    whole = support(flagged=[5, 20], n=30)
+    residuals = standardised_residuals(whole)
+    K = whole.C + np.diag(whole.clean_noise + whole.added[whole.labels])
+    K += SLAB.mean_variance * np.outer(whole.labels, whole.labels)
+    for at, i in enumerate(np.flatnonzero(whole.labels == 0)):
+        rest = np.arange(30) != i
+        weights = np.linalg.solve(K[np.ix_(rest, rest)], K[rest, i])
+        expected = (whole.y[i] - weights @ whole.y[rest]) / np.sqrt(K[i, i] - weights @ K[rest, i])
+        assert_allclose(residuals[at], expected, atol=1e-8)
+
+
+def test_heavy_tails_left_among_the_clean_are_found():
+    residual = np.random.default_rng(1).standard_normal(100)
+    residual[[10, 50]] = [9.0, -9.0]
+    (finding,) = diagnose(support(residual=residual), [], 0)
+    assert finding.category is HeavyTailWarning
+    assert "kurtosis" in finding.text
+    assert "response='auto'" in finding.text
+
+
+def test_the_same_readings_flagged_are_no_heavy_tail():
+    residual = np.random.default_rng(1).standard_normal(100)
+    residual[[10, 50]] = [9.0, -9.0]
+    assert diagnose(support(residual=residual, flagged=[10, 50]), [], 0) == []
+
+
+def test_tails_of_a_handful_of_readings_are_not_judged():
+    assert diagnose(support(residual=np.array([9.0] + [0.1] * 14), n=15), [], 0) == []
+
+
+def test_flags_on_half_of_the_readings_are_too_many():
+    findings = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]), [], 0)
+    assert OverflaggingWarning in categories(findings)
+    assert "50% of the readings are flagged" in findings[0].text
+
+
+def test_flags_on_a_fifth_are_too_many_only_if_the_rest_is_free_of_noise():
+    some = np.arange(2, 100, 5)
+    assert OverflaggingWarning in categories(diagnose(support(noise=1e-6, flagged=some), [], 0))
+    assert diagnose(support(flagged=some), [], 0) == []
+    assert diagnose(support(noise=1e-6, flagged=[5, 40, 77]), [], 0) == []
+
+
+def test_runs_of_flags_are_clusters():
+    (finding,) = diagnose(support(flagged=range(40, 50)), [], 0)
+    assert finding.category is ClusteredOutliersWarning
+    assert "of the 10 flagged readings have a flagged one for nearest neighbour" in finding.text
+    assert diagnose(support(flagged=range(5, 100, 10)), [], 0) == []
+
+
+def test_a_few_flags_are_no_cluster():
+    assert diagnose(support(flagged=[40, 41, 42, 43]), [], 0) == []
+
+
+def test_parameters_on_their_lowest_value_are_named():
+    (finding,) = diagnose(support(), ["length_scale[0]", "the noise"], 0)
+    assert finding.category is BoundWarning
+    assert finding.text.startswith("length_scale[0] and the noise sits on the lowest value")
+
+
+def test_rivals_make_the_outliers_ambiguous():
+    (finding,) = diagnose(support(), [], 2)
+    assert finding.category is AmbiguousOutliersWarning
+
+
+def test_reasons_add_up():
+    found = categories(diagnose(support(flagged=range(30, 80)), ["the noise"], 1))
+    assert found == [OverflaggingWarning, ClusteredOutliersWarning, BoundWarning, AmbiguousOutliersWarning]
+
+
+def state(labels, evidence):
+    nowhere = np.zeros(1, dtype=bool)
+    report = Report(np.zeros(1), 0.0, True, "", 1, 1, nowhere, nowhere)
+    return State(np.zeros(3), SLAB, np.asarray(labels, dtype=np.intp), evidence, report)
+
+
+@pytest.mark.parametrize(
+    ("labels", "evidence", "n_rivals"),
+    [
+        (np.arange(60) < 10, -1.0, 1),
+        (np.arange(60) < 10, -30.0, 0),
+        (np.arange(60) < 1, -1.0, 0),
+        (np.zeros(60), 0.0, 0),
+    ],
+    ids=["near and different", "far behind", "near the same", "the same"],
+)
+def test_rivals_are_near_in_evidence_and_far_in_labels(labels, evidence, n_rivals, one_d):
+    search = Search(one_d.X, one_d.y, SquaredExponential(ard=True).bind(one_d.X), np.zeros(60))
+    best = state(np.zeros(60), 0.0)
+    search.ended = [best, state(labels, evidence)]
+    assert search.n_rivals(best) == n_rivals
+
+
+# On the estimator.
+
+
+def fit_and_listen(X, y, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = SparseBiasGP(**options).fit(X, y)
+    return model, {warning.category for warning in caught}
+
+
+@pytest.mark.parametrize("dataset", ["1d", "friedman"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_papers_first_scenario_passes_without_a_word(dataset, seed):
+    data = simulate(dataset, 1, random_state=seed)
+    model, caught = fit_and_listen(data.X, data.y)
+    assert caught == set()
+    assert model.trustworthy_
+    assert model.diagnosis_ == ()
+
+
+def assert_doubts(model, caught, category, words):
+    assert category in caught
+    assert not model.trustworthy_
+    assert any(words in reason for reason in model.diagnosis_)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_clusters_are_told(seed):
+    data = STRESSES["clusters"](np.random.default_rng(seed))
+    assert_doubts(*fit_and_listen(data.X, data.y), ClusteredOutliersWarning, "nearest neighbour")
+
+
+def test_noise_on_its_bound_is_told():
+    data = simulate("1d", Scenario(0.0, 3.0, 0.3), n=100, random_state=0)
+    assert_doubts(*fit_and_listen(data.X, data.f), BoundWarning, "the noise sits on the lowest value")
+
+
+def test_a_search_cut_short_is_told():
+    data = simulate("friedman", 1, n=40, random_state=0)
+    assert_doubts(*fit_and_listen(data.X, data.y, max_iter=1), ConvergenceWarning, "raise max_iter")
+
+
+# Data on which the other findings are due lie at the edge of what the search can do; lower thresholds bring them about.
+@pytest.mark.parametrize(
+    ("target", "value", "category", "words"),
+    [
+        ("biasgp.models.diagnosis.TAIL_SIGMAS", -10.0, HeavyTailWarning, "kurtosis"),
+        ("biasgp.models.diagnosis.TOO_MANY", 0.01, OverflaggingWarning, "are flagged"),
+        ("biasgp.models.sparse_bias.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
+    ],
+    ids=["heavy tail", "overflagging", "ambiguous"],
+)
+def test_every_finding_reaches_the_user(target, value, category, words, one_d, monkeypatch):
+    monkeypatch.setattr(target, value)
+    assert_doubts(*fit_and_listen(one_d.X, one_d.y), category, words)
+
+
+def test_findings_are_warnings_that_can_be_silenced_at_once():
+    kinds = [HeavyTailWarning, OverflaggingWarning, BoundWarning, ClusteredOutliersWarning, AmbiguousOutliersWarning]
+    assert all(issubclass(kind, UntrustworthyFitWarning) for kind in kinds)
+
+
+@pytest.mark.parametrize("name", ["true peaks", "heavy tails", "40 % outliers", "45 % outliers"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_fit_far_worse_than_a_plain_gp_without_the_outliers_is_not_silent(name, seed):
+    data = STRESSES[name](np.random.default_rng(seed))
+    model, caught = fit_and_listen(data.X, data.y)
+    inside = ~data.is_outlier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        oracle = GaussianGP().fit(data.X[inside], data.y[inside])
+    worse = mse(data.y_test, model.predict(data.X_test)) > 1.25 * mse(data.y_test, oracle.predict(data.X_test))
+    assert not worse or any(issubclass(category, UntrustworthyFitWarning) for category in caught)

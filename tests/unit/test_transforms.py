@@ -1,0 +1,275 @@
+"""Transforms of the response: exact maps, moments and quantiles, and the choice among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm, yeojohnson
+
+from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
+from biasgp.data import STRESSES, simulate
+from biasgp.kernels import SquaredExponential
+from biasgp.models.transform_choice import choose_transform
+from biasgp.response import Identity, Log, ScaledResponse, Scaling, YeoJohnson
+
+LEVELS = [0.025, 0.25, 0.5, 0.75, 0.975]
+every_estimator = pytest.mark.parametrize(
+    "Estimator", [GaussianGP, ConstantBiasGP, RandomBiasGP, StudentTGP, SparseBiasGP]
+)
+readings = st.lists(st.floats(0.01, 100.0), min_size=4, max_size=12, unique=True).map(np.array)
+maps = st.one_of(
+    st.just(Identity()),
+    st.builds(Log, st.floats(0.0, 5.0)),
+    st.builds(YeoJohnson, st.floats(-3.0, 3.0), st.floats(0.5, 4.0), st.floats(-0.9, 2.9)),
+    # The powers where the formula changes.
+    st.builds(YeoJohnson, st.just(1.0), st.just(2.0), st.sampled_from([0.0, 1e-9, 1.0, 2.0, 2.0 - 1e-9])),
+)
+
+
+@given(transform=maps, y=readings)
+def test_there_and_back(transform, y):
+    assert_allclose(transform.backward(transform.forward(y)), y, rtol=1e-6, atol=1e-8)
+
+
+@given(transform=maps, y=readings)
+def test_order_is_kept(transform, y):
+    assert np.all(np.diff(transform.forward(np.sort(y))) >= 0)
+
+
+@given(transform=maps, y=readings)
+def test_log_slope_is_the_derivatives_logarithm(transform, y):
+    h = 1e-5 * y
+    numeric = (transform.forward(y + h) - transform.forward(y - h)) / (2.0 * h)
+    assert_allclose(np.exp(transform.log_slope(y)), numeric, rtol=1e-4, atol=1e-9)
+
+
+@given(power=st.floats(-0.9, 2.9), y=readings)
+def test_yeo_johnson_is_scipys(power, y):
+    signed = y * np.where(np.arange(len(y)) % 2, 1.0, -1.0)
+    assert_allclose(YeoJohnson(0.0, 1.0, power).forward(signed), yeojohnson(signed, power), rtol=1e-6, atol=1e-9)
+
+
+def test_yeo_johnson_makes_skewed_readings_symmetric(rng):
+    y = np.exp(rng.standard_normal(2000))
+    z = YeoJohnson.of(y).forward(y)
+    low, middle, high = np.quantile(z, [0.1, 0.5, 0.9])
+    assert (high - middle) / (middle - low) == pytest.approx(1.0, abs=0.2)
+    assert YeoJohnson.of(rng.standard_normal(2000)).power == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_few_outliers_do_not_set_the_power(rng):
+    y = rng.standard_normal(1000)
+    dirty = np.where(np.arange(1000) < 30, 50.0, y)
+    assert YeoJohnson.of(dirty).power == pytest.approx(YeoJohnson.of(y).power, abs=0.2)
+
+
+def test_log_needs_no_shift_for_positive_readings_and_finds_one_for_others(rng):
+    assert Log.of(np.array([1e-6, 1.0, 2.0])).shift == 0.0
+    y = rng.standard_normal(50)
+    shifted = Log.of(y)
+    assert y.min() + shifted.shift > 0
+    assert np.isfinite(shifted.forward(y)).all()
+
+
+def test_readings_that_do_not_exist_for_the_log_stay_finite():
+    assert np.isfinite(Log(0.0).forward(np.array([-1.0, 0.0]))).all()
+
+
+@given(mean=st.floats(-2.0, 2.0), variance=st.floats(1e-6, 1.0))
+def test_moments_under_the_log_are_the_lognormals(mean, variance):
+    scaling = Scaling(0.5, 0.8, False, Log(0.0))
+    m, v = 0.5 + 0.8 * mean, 0.64 * variance
+    got_mean, got_std = scaling.moments(np.array([mean]), np.array([variance]))
+    assert got_mean[0] == pytest.approx(np.exp(m + 0.5 * v), rel=1e-8)
+    assert got_std[0] == pytest.approx(np.exp(m + 0.5 * v) * np.sqrt(np.expm1(v)), rel=1e-6)
+
+
+@given(center=st.floats(-3.0, 3.0), scale=st.floats(0.1, 10.0), mean=st.floats(-3.0, 3.0), std=st.floats(0.01, 3.0))
+def test_moments_without_a_transform_are_linear(center, scale, mean, std):
+    got = Scaling(center, scale, False).moments(np.array([mean]), np.array([std**2]))
+    assert_allclose(np.ravel(got), [center + scale * mean, scale * std], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("transform", [Log(0.0), YeoJohnson(1.0, 2.0, 0.3)], ids=["log", "yeo-johnson"])
+def test_joint_moments_have_the_stds_of_each(transform):
+    scaling = Scaling(0.2, 0.7, False, transform)
+    mean, root = np.array([0.1, -0.4, 1.0]), np.array([[1.0, 0.0, 0.0], [0.5, 0.6, 0.0], [0.1, 0.2, 0.4]])
+    covariance = root @ root.T
+    means, joint = scaling.joint_moments(mean, covariance)
+    expected_mean, expected_std = scaling.moments(mean, covariance.diagonal())
+    assert_allclose(means, expected_mean)
+    assert_allclose(np.sqrt(joint.diagonal()), expected_std)
+    assert np.linalg.eigvalsh(joint).min() > 0
+
+
+@given(transform=maps, y=readings)
+def test_density_in_readings_is_that_in_model_units_with_the_jacobian(transform, y):
+    scaling = Scaling(0.3, 1.7, False, transform)
+    h = 1e-5 * y
+    numeric = (scaling.forward(y + h) - scaling.forward(y - h)) / (2.0 * h)
+    assert_allclose(np.exp(scaling.log_slope(y)), numeric, rtol=1e-4, atol=1e-9)
+    assert ScaledResponse(y, scaling).log_jacobian == pytest.approx(scaling.log_slope(y).sum())
+
+
+@pytest.mark.parametrize("transform", [Identity(), Log(0.0), YeoJohnson(1.0, 2.0, 0.3)])
+def test_a_bias_is_what_it_has_added_to_the_reading(transform):
+    y = np.array([1.0, 2.0, 5.0])
+    response = ScaledResponse(y, Scaling(0.2, 0.7, False, transform))
+    of_z = np.array([0.0, 0.5, -0.3])
+    bias = response.bias(of_z)
+    assert bias[0] == 0.0
+    assert_allclose(response.scaling.forward(y - bias), response.z - of_z, atol=1e-9)
+    assert np.all(response.bias_std(of_z, np.array([0.0, 0.1, 0.1])) >= 0)
+
+
+# On the estimators.
+
+
+@pytest.fixture(scope="module")
+def lognormal():
+    """Positive readings whose logarithm is a smooth function and noise."""
+    data = simulate("1d", 1, n=80, n_test=400, random_state=3)
+    rng = np.random.default_rng(0)
+    y, y_test = (np.exp(f + 0.2 * rng.standard_normal(len(f))) for f in (data.f, data.f_test))
+    return data.X, y, data.X_test, y_test, np.exp(data.f_test)
+
+
+@every_estimator
+def test_the_log_response_is_the_fit_to_the_logarithm(Estimator, lognormal):
+    X, y, X_test, y_test, _ = lognormal
+    under_log = Estimator(response="log").fit(X, y)
+    by_hand = Estimator().fit(X, np.log(y))
+    m, s = by_hand.predict(X_test, return_std=True, include_noise=True)
+    mean, std = under_log.predict(X_test, return_std=True, include_noise=True)
+    assert_allclose(mean, np.exp(m + 0.5 * s**2), rtol=1e-6)
+    assert_allclose(std, mean * np.sqrt(np.expm1(s**2)), rtol=1e-5)
+    assert_allclose(under_log.predict(X_test), under_log.predict(X_test, return_std=True)[0])
+    density = by_hand.log_predictive_density(X_test, np.log(y_test)) - np.log(y_test)
+    assert_allclose(under_log.log_predictive_density(X_test, y_test), density, atol=1e-6)
+    quantiles = under_log.predict_quantiles(X_test, LEVELS, include_noise=True)
+    assert_allclose(quantiles, np.exp(by_hand.predict_quantiles(X_test, LEVELS, include_noise=True)), rtol=1e-6)
+
+
+# Skewed noise deserves a warning where nothing is done about it.
+@pytest.mark.filterwarnings("ignore::biasgp.UntrustworthyFitWarning")
+@every_estimator
+@pytest.mark.parametrize("response", ["identity", "log", "yeo-johnson"])
+def test_quantiles_are_the_map_of_the_normals(Estimator, response, lognormal):
+    X, y, X_test, _, _ = lognormal
+    model = Estimator(response=response).fit(X, y)
+    quantiles = model.predict_quantiles(X_test, LEVELS)
+    assert quantiles.shape == (len(X_test), len(LEVELS))
+    assert np.all(np.diff(quantiles, axis=1) > 0)
+    # In the transform's units they are a normal's: its center, and steps in proportion to the normal's.
+    t = model.response_.forward(quantiles)
+    steps = norm.ppf(LEVELS)
+    assert_allclose((t - t[:, [2]]) * steps[-1], (t[:, [-1]] - t[:, [2]]) * steps, atol=1e-7)
+    if response == "identity" and Estimator is not StudentTGP:
+        mean, std = model.predict(X_test, return_std=True)
+        assert_allclose(quantiles, mean[:, None] + std[:, None] * steps, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("Estimator", [GaussianGP, SparseBiasGP])
+@pytest.mark.parametrize("response", ["log", "yeo-johnson"])
+def test_intervals_cover_lognormal_readings(Estimator, response, lognormal):
+    X, y, X_test, y_test, _ = lognormal
+    low, high = Estimator(response=response).fit(X, y).predict_quantiles(X_test, [0.05, 0.95], include_noise=True).T
+    assert np.mean((y_test >= low) & (y_test <= high)) == pytest.approx(0.9, abs=0.06)
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, [0.5, 1.5], np.nan, [[0.5]]])
+def test_levels_of_quantiles_are_between_0_and_1(q, lognormal):
+    X, y, X_test, _, _ = lognormal
+    with pytest.raises(ValueError, match="q must be numbers between 0 and 1"):
+        GaussianGP().fit(X, y).predict_quantiles(X_test, q)
+
+
+@pytest.mark.parametrize("response", ["log", "yeo-johnson"])
+def test_samples_have_the_quantiles(response, lognormal):
+    X, y, X_test, _, _ = lognormal
+    model = GaussianGP(response=response).fit(X, y)
+    samples = model.sample_y(X_test[:3], 4000)
+    expected = model.predict_quantiles(X_test[:3], [0.25, 0.5, 0.75])
+    assert_allclose(np.quantile(samples, [0.25, 0.5, 0.75], axis=1).T, expected, rtol=0.02)
+    assert_allclose(samples.mean(axis=1), model.predict(X_test[:3]), rtol=0.02)
+
+
+@pytest.mark.parametrize("response", ["log", "yeo-johnson"])
+def test_covariance_and_std_agree(response, lognormal):
+    X, y, X_test, _, _ = lognormal
+    model = GaussianGP(response=response).fit(X, y)
+    mean, std = model.predict(X_test[:20], return_std=True)
+    same_mean, covariance = model.predict(X_test[:20], return_cov=True)
+    assert_allclose(same_mean, mean, rtol=1e-6)
+    assert_allclose(np.sqrt(covariance.diagonal()), std, rtol=1e-4)
+
+
+@pytest.mark.parametrize("response", ["log", "yeo-johnson"])
+def test_mean_std_and_bias_are_in_the_users_units(response, lognormal):
+    X, y, X_test, _, f_test = lognormal
+    dirty = y.copy()
+    dirty[[5, 20, 40]] *= 8.0
+    model = SparseBiasGP(response=response).fit(X, dirty)
+    mean, std = model.predict(X_test, return_std=True, include_noise=True)
+    assert np.median(np.abs(mean - f_test) / f_test) < 0.1
+    assert np.median(std / f_test) == pytest.approx(0.2, abs=0.1)
+    assert model.outlier_mask_[[5, 20, 40]].all()
+    assert_allclose(model.bias_[[5, 20, 40]], (dirty - y)[[5, 20, 40]], rtol=0.25)
+    assert np.all(model.bias_std_[[5, 20, 40]] < 0.5 * model.bias_[[5, 20, 40]])
+
+
+@pytest.mark.parametrize(("response", "a", "b"), [("log", 1e6, 0.0), ("yeo-johnson", 1e6, 3e6), ("yeo-johnson", -2, 1)])
+def test_transformed_fits_move_with_the_unit_of_y(response, a, b, lognormal):
+    X, y, X_test, _, _ = lognormal
+    base, moved = (SparseBiasGP(response=response).fit(X, v) for v in (y, a * y + b))
+    (mean, std), (mean_a, std_a) = (m.predict(X_test, return_std=True) for m in (base, moved))
+    assert_allclose((mean_a - b) / a, mean, rtol=1e-3)
+    assert_allclose(std_a / abs(a), std, rtol=1e-2)
+
+
+def test_known_noise_is_in_the_users_units(lognormal):
+    X, y, X_test, _, _ = lognormal
+    known = (0.3 * y) ** 2
+    under_log = GaussianGP(response="log").fit(X, y, noise_variance=known)
+    by_hand = GaussianGP().fit(X, np.log(y), noise_variance=np.full(len(y), 0.09))
+    assert_allclose(under_log.predict_quantiles(X_test, 0.5)[:, 0], np.exp(by_hand.predict(X_test)), rtol=1e-5)
+
+
+@every_estimator
+@pytest.mark.parametrize("value", ["sqrt", None, 3, "Log"])
+def test_unknown_responses_are_refused_with_the_known_ones(Estimator, value, lognormal):
+    X, y, *_ = lognormal
+    with pytest.raises(ValueError, match="response must be one of 'identity', 'log', 'yeo-johnson', 'auto'"):
+        Estimator(response=value).fit(X, y)
+
+
+# The choice.
+
+
+def test_auto_sees_that_true_peaks_are_skewed():
+    data = STRESSES["true peaks"](np.random.default_rng(0))
+    model = SparseBiasGP(response="auto").fit(data.X, data.y)
+    assert isinstance(model.response_, Log | YeoJohnson)
+    assert model.outlier_mask_.mean() <= 0.03
+
+
+@pytest.mark.parametrize("Estimator", [GaussianGP, SparseBiasGP])
+def test_auto_leaves_readings_with_outliers_as_they_are(Estimator):
+    data = simulate("1d", 8, n=150, n_test=20, random_state=0)
+    model = Estimator(response="auto").fit(data.X, data.y)
+    assert isinstance(model.response_, Identity)
+    assert_array_equal(model.predict(data.X_test), Estimator().fit(data.X, data.y).predict(data.X_test))
+
+
+@pytest.mark.parametrize(("response", "kind"), [("identity", Identity), ("log", Log), ("yeo-johnson", YeoJohnson)])
+def test_the_transform_asked_for_is_taken(response, kind, lognormal):
+    X, y, *_ = lognormal
+    assert isinstance(choose_transform(response, X, y, SquaredExponential(), None), kind)
+
+
+@pytest.mark.parametrize("response", ["log", "yeo-johnson", "auto"])
+def test_one_value_everywhere_is_not_transformed(response):
+    assert isinstance(choose_transform(response, np.ones((5, 1)), np.ones(5), SquaredExponential(), None), Identity)
