@@ -203,12 +203,12 @@ def sampled(problem, moments, X_new):
 def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, monkeypatch):
     monkeypatch.setattr(module, "DOUBT", np.inf)
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
-    moments = average_over_labels(problem.support(slab), 6000, 100, np.random.default_rng(0))
+    moments = average_over_labels(problem.support(slab), 9000, 100, np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)
     # Something must be in doubt for the average to say anything.
     assert np.any((exact[0] > 0.1) & (exact[0] < 0.9))
     for got, want in zip(sampled(problem, moments, X_new), exact, strict=True):
-        assert_allclose(got, want, atol=0.03)
+        assert_allclose(got, want, atol=0.04)
 
 
 def pair_of_groups_and_one_in_doubt():
