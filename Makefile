@@ -21,6 +21,8 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/stress.py
+	$(BIN)/python benchmarks/student_t.py
 	$(BIN)/python benchmarks/memory.py
 
 $(READY): pyproject.toml constraints.txt

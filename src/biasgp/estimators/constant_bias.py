@@ -22,8 +22,9 @@ class ConstantBiasGP(BaseGP):
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
         Covariance of f. Squared exponential with one length-scale an input when left out.
     tuning : {"ml", "paper"}
-        How the penalty λ is found. "ml": λ = k/σ, with k for each side of f by maximum likelihood. "paper": the paper's
-        alternation, which has no minimum; it is stopped and warns. Ignored when lam or k is given.
+        How the penalty λ is found. "ml": λ = k/σ with k by maximum likelihood, and a cheaper penalty on the side of f
+        that has more outliers, so that they do not shift it. "paper": the paper's alternation, which has no minimum; it
+        is stopped and warns. Ignored when lam or k is given.
     lam : float, optional
         The penalty itself, in 1/(unit of y). 0 gives the unpenalised estimate of the paper's Figure 1.
     k : float, optional
