@@ -23,12 +23,13 @@ from scipy.special import ndtr
 
 from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, search_on_few
+from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, few_rows, search
 from biasgp.optimize import Report, minimize, multistart, resume
 
 K_START, K_RANGE = 1.0, (0.1, 3.0)
@@ -37,8 +38,8 @@ STEEP = 0.25
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
-FIRST_ITERATIONS = 6
-"""Before the sides are balanced once more."""
+FIRST_ITERATIONS = 10
+"""With k free on few of the readings, before the sides are balanced on all of them."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -147,11 +148,15 @@ def fit(
     if k is not None or lam is not None:
         return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
-    report = search_on_few(build, X, y, starts, fixed, max_iter)
+    rows = few_rows(X, y)
+    with blas_threads_for(len(rows)):
+        few = build(rows)
+        report = multistart(few, starts, fixed, max_iter)
+        few.rebalance(report.x)
+        report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     objective = build(EVERYTHING)
-    for iterations in (min(FIRST_ITERATIONS, max_iter), max_iter):
-        objective.rebalance(report.x)
-        report = resume(objective, report, free, iterations)
+    objective.rebalance(report.x)
+    report = resume(objective, report, free, max_iter)
     return at(X, y, kernel, known, report, None, objective.sides)
 
 
