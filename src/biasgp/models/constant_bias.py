@@ -38,7 +38,7 @@ STEEP = 0.25
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
-FIRST_ITERATIONS = 10
+FIRST_ITERATIONS = 6
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
@@ -151,7 +151,7 @@ def fit(
     rows = few_rows(X, y)
     with blas_threads_for(len(rows)):
         few = build(rows)
-        report = multistart(few, starts, fixed, max_iter)
+        report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
         few.rebalance(report.x)
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     objective = build(EVERYTHING)
