@@ -38,40 +38,14 @@ def covariance_starts(kernel: Kernel) -> list[Array]:
     return [np.append(kernel.stretched(stretch).theta, np.log(share)) for stretch, share in START_SHAPES]
 
 
-def search(
-    build: Build,
-    X: Array,
-    y: Array,
-    starts: Sequence[Array],
-    bounds: Array,
-    max_iter: int,
-    first_bounds: Array | None = None,
-) -> Report:
-    """Minimise build(all rows), from where a search on few rows ends; that one within first_bounds to begin with."""
-    first = search_on_few(build, X, y, starts, bounds, max_iter, first_bounds)
-    if len(y) < FEW:
-        return first
-    return resume(build(EVERYTHING), first, bounds, max_iter)
-
-
 def few_rows(X: Array, y: Array) -> NDArray[np.intp]:
     """The rows that a search begins on: a representative part, or all where there are few."""
     return representative_rows(X, y, len(y) if len(y) < FEW else min(SUBSET, len(y) // 2))
 
 
-def search_on_few(
-    build: Build,
-    X: Array,
-    y: Array,
-    starts: Sequence[Array],
-    bounds: Array,
-    max_iter: int,
-    first_bounds: Array | None = None,
-) -> Report:
-    """Minimise build(a representative half of the rows, or SUBSET of them); build(all rows) where there are few."""
+def search(build: Build, X: Array, y: Array, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
+    """Minimise build(all rows), from where a search on few rows ends."""
     rows = few_rows(X, y)
     with blas_threads_for(len(rows)):
-        objective = build(rows)
-        if first_bounds is None:
-            return multistart(objective, starts, bounds, max_iter)
-        return resume(objective, multistart(objective, starts, first_bounds, max_iter), bounds, max_iter)
+        first = multistart(build(rows), starts, bounds, max_iter)
+    return first if len(rows) == len(y) else resume(build(EVERYTHING), first, bounds, max_iter)
