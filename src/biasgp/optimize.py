@@ -1,4 +1,4 @@
-"""(value, gradient) → multistart L-BFGS → a frozen report: what converged, and what sits on a bound."""
+"""(value, gradient) → multistart quasi-Newton → a frozen report: what converged, and what sits on a bound."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from biasgp._typing import Array, Mask
 
 Objective = Callable[[Array], tuple[float, Array]]
 
-# Objectives are log-likelihoods of some hundreds of nats: a relative change of 1e-9 is far below what data can tell.
+# Objectives are log-likelihoods of some hundreds of nats: these changes are far below what data can tell.
 VALUE_TOLERANCE = 1e-9
 GRADIENT_TOLERANCE = 1e-4
+DECREASE_TOLERANCE = 1e-6
 SCREEN_ITERATIONS = 6
+FEW_UNKNOWNS = 60
+"""Up to this many, the curvature is kept as a whole matrix and handed on from search to search."""
+LONGEST_STEP = 2.0
+"""Of any unknown, which are logarithms."""
+SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
+ON_BOUND = 1e-6
+AS_GOOD_AS_ZERO = 1e-5
+"""Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a search ended. `x` is best seen; the masks say which entries sit on a bound."""
+    """Where a search ended. `x` is best seen; the masks say which entries sit on a bound.
+
+    `curvature` is the estimate of the Hessian that the search ended with, for another search to begin with.
+    """
 
     x: Array
     value: float
@@ -30,10 +42,113 @@ class Report:
     n_evaluations: int
     at_lower: Mask
     at_upper: Mask
+    curvature: Array | None = None
 
 
-def minimize(objective: Objective, x0: Array, bounds: Array, max_iter: int) -> Report:
-    """One run of L-BFGS-B."""
+def minimize(objective: Objective, x0: Array, bounds: Array, max_iter: int, curvature: Array | None = None) -> Report:
+    """The minimum near x0 within bounds; `curvature` is a guess of the Hessian there."""
+    if len(x0) > FEW_UNKNOWNS:
+        return _limited_memory(objective, x0, bounds, max_iter)
+    return _Descent(objective, x0, bounds, curvature).run(max_iter)
+
+
+class _Descent:
+    """BFGS with the whole matrix, projected on the bounds.
+
+    An evaluation costs O(N³) and there are few unknowns, so what counts is how many evaluations it takes: a search
+    that begins with the curvature of a similar one needs half as many as L-BFGS, which begins with none.
+    """
+
+    def __init__(self, objective: Objective, x0: Array, bounds: Array, curvature: Array | None) -> None:
+        self.objective = objective
+        self.low, self.high = bounds[:, 0], bounds[:, 1]
+        self.x = np.clip(x0, self.low, self.high)
+        self.value, self.gradient = objective(self.x)
+        self.B = curvature
+        self.n_iter, self.n_evaluations = 0, 1
+
+    def run(self, max_iter: int) -> Report:
+        message = ""
+        while not message and self.n_iter < max_iter:
+            message = self._iterate()
+        free = self.high > self.low
+        return Report(
+            x=self.x,
+            value=self.value,
+            converged=message not in ("", _STUCK)
+            or self._projected_gradient() <= AS_GOOD_AS_ZERO * (1 + abs(self.value)),
+            message=message or "the limit of iterations was reached",
+            n_iter=self.n_iter,
+            n_evaluations=self.n_evaluations,
+            at_lower=free & (self.x <= self.low + ON_BOUND),
+            at_upper=free & (self.x >= self.high - ON_BOUND),
+            curvature=self.B,
+        )
+
+    def _iterate(self) -> str:
+        """One step; says why the search is over, if it is."""
+        if self._projected_gradient() <= GRADIENT_TOLERANCE:
+            return "the gradient vanished"
+        guessed = self.B is None
+        direction = self._direction()
+        if not guessed and -0.5 * self.gradient @ direction <= DECREASE_TOLERANCE:
+            return "nothing is to be gained"
+        before = self.value
+        self.n_iter += 1
+        if not self._step(direction, guessed):
+            return _STUCK
+        return "the value settled" if before - self.value <= VALUE_TOLERANCE * max(1.0, abs(before)) else ""
+
+    def _projected_gradient(self) -> float:
+        return _projected(self.x, self.gradient, self.low, self.high)
+
+    def _direction(self) -> Array:
+        """Newton's, with the estimated curvature, among the unknowns that are not pressed against a bound."""
+        pressed = np.where(self.gradient > 0, self.x <= self.low, self.x >= self.high)
+        free = np.flatnonzero(~pressed & (self.high > self.low))
+        if self.B is None:
+            self.B = np.eye(len(self.x)) * float(np.linalg.norm(self.gradient[free]))
+        direction = np.zeros_like(self.x)
+        direction[free] = -np.linalg.solve(self.B[np.ix_(free, free)], self.gradient[free])
+        return direction * min(1.0, LONGEST_STEP / float(np.abs(direction).max(initial=1e-300)))
+
+    def _step(self, direction: Array, guessed: bool) -> bool:
+        """Go as far along the direction as pays, and learn the curvature from it; False if nothing does."""
+        length = 1.0
+        while length > SHORTEST_STEP:
+            x = np.clip(self.x + length * direction, self.low, self.high)
+            move = x - self.x
+            slope = float(self.gradient @ move)
+            value, gradient = self.objective(x)
+            self.n_evaluations += 1
+            excess = value - self.value - slope
+            if slope < 0.0 and value <= self.value + SUFFICIENT * slope:
+                self._learn(move, gradient - self.gradient, guessed)
+                self.x, self.value, self.gradient = x, value, gradient
+                return True
+            # The minimum of the parabola through both values and the slope, within reason.
+            length *= float(np.clip(-slope / (2.0 * excess), 0.1, 0.5)) if excess > 0.0 else 0.1
+        return False
+
+    def _learn(self, move: Array, change: Array, guessed: bool) -> None:
+        """BFGS update, damped where the objective is not convex along the move."""
+        assert self.B is not None
+        along = float(move @ change)
+        if guessed and along > 0.0:
+            self.B = np.eye(len(move)) * float(change @ change) / along
+        pull = self.B @ move
+        expected = float(move @ pull)
+        if along < MIN_CURVATURE * expected:
+            weight = (1.0 - MIN_CURVATURE) * expected / (expected - along)
+            change = weight * change + (1.0 - weight) * pull
+        self.B = self.B - np.outer(pull, pull) / expected + np.outer(change, change) / float(move @ change)
+
+
+_STUCK = "no step pays"
+
+
+def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: int) -> Report:
+    """L-BFGS-B, for many unknowns."""
     low, high = bounds[:, 0], bounds[:, 1]
     result = scipy_minimize(
         objective,
@@ -43,25 +158,22 @@ def minimize(objective: Objective, x0: Array, bounds: Array, max_iter: int) -> R
         bounds=bounds,
         options={"maxiter": max_iter, "ftol": VALUE_TOLERANCE, "gtol": GRADIENT_TOLERANCE, "maxcor": 20},
     )
-    slack = 1e-6
-    free = high > low
+    free, gradient = high > low, _projected(result.x, result.jac, low, high)
     return Report(
         x=np.asarray(result.x),
         value=float(result.fun),
-        converged=bool(result.success) or _stalled_at_optimum(result, bounds),
+        converged=bool(result.success) or gradient <= AS_GOOD_AS_ZERO * (1.0 + abs(float(result.fun))),
         message=str(result.message),
         n_iter=int(result.nit),
         n_evaluations=int(result.nfev),
-        at_lower=free & (result.x <= low + slack),
-        at_upper=free & (result.x >= high - slack),
+        at_lower=free & (result.x <= low + ON_BOUND),
+        at_upper=free & (result.x >= high - ON_BOUND),
     )
 
 
-def _stalled_at_optimum(result: object, bounds: Array) -> bool:
-    """A line search can fail for want of precision where the gradient is already as good as zero."""
-    x, gradient = np.asarray(result.x), np.asarray(result.jac)  # type: ignore[attr-defined]
-    projected = x - np.clip(x - gradient, bounds[:, 0], bounds[:, 1])
-    return bool(np.abs(projected).max(initial=0.0) <= 1e-5 * (1.0 + abs(float(result.fun))))  # type: ignore[attr-defined]
+def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
+    """The gradient's largest entry, but for what presses an unknown against its bound."""
+    return float(np.abs(x - np.clip(x - gradient, low, high)).max(initial=0.0))
 
 
 def multistart(objective: Objective, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
@@ -74,7 +186,8 @@ def multistart(objective: Objective, starts: Sequence[Array], bounds: Array, max
     return resume(objective, replace(best, n_evaluations=spent), bounds, max_iter)
 
 
-def resume(objective: Objective, found: Report, bounds: Array, max_iter: int) -> Report:
-    """Go on from where another search ended; evaluations are counted on."""
-    report = minimize(objective, found.x, bounds, max_iter)
+def resume(objective: Objective, found: Report, bounds: Array, max_iter: int, growth: float = 1.0) -> Report:
+    """Go on from where another search ended, perhaps one with `growth` times fewer data; evaluations are counted on."""
+    curvature = None if found.curvature is None else growth * found.curvature
+    report = minimize(objective, found.x, bounds, max_iter, curvature)
     return replace(report, n_evaluations=report.n_evaluations + found.n_evaluations)

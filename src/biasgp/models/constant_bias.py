@@ -32,7 +32,7 @@ from biasgp.models.posterior import Posterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, few_rows, search
 from biasgp.optimize import Report, minimize, multistart, resume
 
-K_START, K_RANGE = 1.0, (0.1, 3.0)
+K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
 """Side of the lopsided rough fit: the penalty of a bias in the direction that the residuals lean to."""
 FENCE = 10.0
@@ -156,8 +156,8 @@ def fit(
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     objective = build(EVERYTHING)
     objective.rebalance(report.x)
-    report = resume(objective, report, free, max_iter)
-    return at(X, y, kernel, known, report, None, objective.sides)
+    report = resume(objective, report, free, max_iter, len(y) / len(rows))
+    return at(X, y, kernel, known, report, None, objective.sides, objective.held)
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
@@ -170,11 +170,11 @@ def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) 
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
     first = multistart(objective, starts, fixed, max_iter)
     objective.rebalance(first.x)
-    second = minimize(objective, first.x, free, max_iter)
+    second = resume(objective, first, free, max_iter)
     found = [at(X, y, kernel, known, first, None), at(X, y, kernel, known, second, None, objective.sides)]
     residual = y - found[0].posterior.mean(X)
     objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
-    third = minimize(objective, first.x, free, max_iter)
+    third = resume(objective, first, free, max_iter)
     return [*found, at(X, y, kernel, known, third, None, objective.sides)]
 
 
@@ -202,9 +202,13 @@ def at(
     report: Report,
     lam: float | None,
     sides: Sides = (1.0, 1.0),
+    held: Array | None = None,
 ) -> ConstantBiasFit:
-    """The model at the parameters where a search ended."""
-    K, box, found = RegularisedLikelihood(X, y, kernel, known, lam, sides).profile(report.x)
+    """The model at the parameters where a search ended; `held` is where its last inner problem did."""
+    likelihood = RegularisedLikelihood(X, y, kernel, known, lam, sides)
+    if held is not None:
+        likelihood.held = held
+    K, box, found = likelihood.profile(report.x)
     kernel = kernel.with_theta(report.x[:-2])
     k = float(np.exp(report.x[-1]))
     return ConstantBiasFit(

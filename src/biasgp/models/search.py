@@ -48,4 +48,4 @@ def search(build: Build, X: Array, y: Array, starts: Sequence[Array], bounds: Ar
     rows = few_rows(X, y)
     with blas_threads_for(len(rows)):
         first = multistart(build(rows), starts, bounds, max_iter)
-    return first if len(rows) == len(y) else resume(build(EVERYTHING), first, bounds, max_iter)
+    return first if len(rows) == len(y) else resume(build(EVERYTHING), first, bounds, max_iter, len(y) / len(rows))

@@ -33,12 +33,14 @@ from biasgp.models.support import (
     average_over_labels,
     log_normal,
 )
-from biasgp.optimize import Report, minimize, multistart
+from biasgp.optimize import SCREEN_ITERATIONS, Report, minimize, resume
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
-MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 15
+MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 4, 15
+ENOUGH = 0.1
+"""Gain in log evidence below which parameters need not be followed any further while labels are searched."""
 SLAB_RANGE = (1e-4, 1e6)
 FENCE = 1e3
 """How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
@@ -69,6 +71,12 @@ class State:
     labels: Labels
     evidence: float
     report: Report
+
+    @property
+    def curvature(self) -> Array | None:
+        """Of −log p(y | labels) in x."""
+        p = len(self.x)
+        return None if self.report.curvature is None else self.report.curvature[:p, :p]
 
     def is_ahead_of(self, labels: Labels, evidence: float) -> bool:
         """Whether a search that came to these labels has nothing new to find, or is too far behind to go on with."""
@@ -144,19 +152,23 @@ class Search:
         self.trace: list[Step] = []
         self.ended: list[State] = []
 
-    def refit(self, x: Array, slab: Slab, labels: Labels, max_iter: int) -> tuple[Array, Slab, Report]:
-        """Parameters for given labels, from x."""
+    def refit(
+        self, x: Array, slab: Slab, labels: Labels, max_iter: int, curvature: Array | None = None
+    ) -> tuple[Array, Slab, Report]:
+        """Parameters for given labels, from x, with a guess of the curvature there."""
         if slab.replaced:
             rows = labels == 0
             objective = LabelledLikelihood(
                 self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows]
             )
-            report = minimize(objective, x, self.bounds, max_iter)
+            report = minimize(objective, x, self.bounds, max_iter, curvature)
             return report.x, replaced_slab(self.y[~rows], slab.mean_variance), report
         objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
         bounds = np.vstack([self.bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
-        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter)
         p = len(x)
+        if curvature is not None:
+            curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *informed(x, slab, labels)])
+        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature)
         return report.x[:p], replace(slab, variances=tuple(np.exp(report.x[p:]).tolist())), report
 
     def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
@@ -164,15 +176,27 @@ class Search:
         C = self.kernel.with_theta(x[:-1])(self.X)
         return Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
 
-    def alternate(self, stage: str, x: Array, slab: Slab, labels: Labels, best: State | None = None) -> State:
-        """Parameters and labels in turn, until no label moves, or until a state that is known already is ahead."""
+    def alternate(
+        self,
+        stage: str,
+        x: Array,
+        slab: Slab,
+        labels: Labels,
+        best: State | None = None,
+        curvature: Array | None = None,
+    ) -> State:
+        """Parameters and labels in turn, until neither moves, or until a state that is known already is ahead."""
+        before = -np.inf
         for _ in range(MAX_ROUNDS):
-            x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS)
+            x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS, curvature)
+            curvature = None if report.curvature is None else report.curvature[: len(x), : len(x)]
             support = self.support(x, slab, labels)
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
-            if not moved or (best is not None and best.is_ahead_of(labels, evidence)):
+            settled = not moved and (report.converged or evidence < before + ENOUGH)
+            before = evidence
+            if settled or (best is not None and best.is_ahead_of(labels, evidence)):
                 break
         state = State(x, slab, labels, evidence, report)
         self.ended.append(state)
@@ -186,7 +210,7 @@ class Search:
         """The better of a state and of what another start leads to, unless that begins too far behind."""
         if self.evidence_at(x, slab, labels) < best.evidence - slack:
             return best
-        return max(best, self.alternate(stage, x, slab, labels, best), key=_evidence)
+        return max(best, self.alternate(stage, x, slab, labels, best, best.curvature), key=_evidence)
 
     def from_constant_bias(self) -> State:
         """From rough constant bias fits: the readings far from them are the first outliers."""
@@ -197,8 +221,9 @@ class Search:
             spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
             far = np.abs(residual) > START_RESIDUAL * np.sqrt(spread + self.known)
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
+            curvature = None if cob.report.curvature is None else cob.report.curvature[:-1, :-1]
             for slab, labels in first_slabs(residual, far, cob.noise_variance):
-                state = self.alternate("constant bias", x, slab, labels, best)
+                state = self.alternate("constant bias", x, slab, labels, best, curvature)
                 best = state if best is None else max(best, state, key=_evidence)
         assert best is not None
         return best
@@ -211,9 +236,16 @@ class Search:
             self.X[rows], self.y[rows], self.kernel, self.known[rows], best.slab, best.labels[rows]
         )
         extra = np.log(best.slab.variances)
-        starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
-        x = multistart(objective, starts, bounds, FEW_ITERATIONS).x[: -len(extra)]
+        here = objective(np.append(best.x, extra))[0]
+        screened = [
+            minimize(objective, np.append(start, extra), bounds, SCREEN_ITERATIONS)
+            for start in covariance_starts(self.kernel)
+        ]
+        other = min(screened, key=lambda report: report.value)
+        if other.value > here + NEAR:
+            return best
+        x = resume(objective, other, bounds, FEW_ITERATIONS).x[: -len(extra)]
         return self.better(best, "other lengths", x, best.slab, best.labels, 0.0)
 
     def from_longer_lengths(self, best: State) -> State:
@@ -225,7 +257,8 @@ class Search:
             support = self.support(x, best.slab, best.labels)
             support.climb(len(self.y) // 2)
             if np.mean(support.labels > 0) < MAX_SHARE:
-                best = max(best, self.alternate("longer lengths", x, best.slab, support.labels, best), key=_evidence)
+                found = self.alternate("longer lengths", x, best.slab, support.labels, best, best.curvature)
+                best = max(best, found, key=_evidence)
         return best
 
     def from_no_outlier(self, best: State) -> State:
@@ -233,7 +266,8 @@ class Search:
         nobody = np.zeros(len(self.y), dtype=np.intp)
         slab = replace(best.slab, variances=best.slab.variances[:1])
         spread = np.exp(best.x[-1]) + float(np.mean(self.bias(best) ** 2))
-        x, _, _ = self.refit(np.append(best.x[:-1], np.log(spread)), slab, nobody, FEW_ITERATIONS)
+        start = np.append(best.x[:-1], np.log(spread))
+        x, _, _ = self.refit(start, slab, nobody, FEW_ITERATIONS, best.curvature)
         return self.better(best, "no outlier", x, slab, nobody, NEAR)
 
     def bias(self, state: State) -> Array:
@@ -253,7 +287,9 @@ class Search:
                 continue
             picked.append(state)
             labels = self.labels_from(few, state, rows)
-            found = self.alternate("all readings", state.x, state.slab, labels, best)
+            growth = len(self.y) / len(rows)
+            curvature = None if state.curvature is None else growth * state.curvature
+            found = self.alternate("all readings", state.x, state.slab, labels, best, curvature)
             best = found if best is None else max(best, found, key=_evidence)
         assert best is not None
         return best
@@ -317,7 +353,8 @@ class Search:
             labels = np.where(suspect, 1 + weights[:, 1:].argmax(axis=1), 0)
             if suspect.mean() < MAX_SHARE and labels.tobytes() not in tried:
                 tried.add(labels.tobytes())
-                best = max(best, self.alternate("suspects", best.x, best.slab, labels, best), key=_evidence)
+                found = self.alternate("suspects", best.x, best.slab, labels, best, best.curvature)
+                best = max(best, found, key=_evidence)
         return best
 
     def split_widest_group(self, state: State) -> tuple[Slab, Labels] | None:
@@ -365,6 +402,13 @@ def first_slabs(residual: Array, far: Mask, noise_variance: float) -> list[tuple
     return starts
 
 
+def informed(x: Array, slab: Slab, labels: Labels) -> Array:
+    """About what the readings tell of each log τ²: n of them ½n, less where the noise hides how they are spread."""
+    counts = np.bincount(labels, minlength=slab.n_groups + 1)[1:]
+    variances = np.array(slab.variances)
+    return np.asarray(0.5 + 0.5 * counts * (variances / (variances + np.exp(x[-1]))) ** 2)
+
+
 def replaced_slab(y: Array, mean_variance: float) -> Slab:
     """N(center, variance) of the replaced readings' values."""
     if len(y) < 2:
@@ -385,8 +429,10 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
         state = few.from_longer_lengths(state)
         state = few.from_no_outlier(state)
     if few is not search:
+        few_labels = state.labels
         state = search.from_few(few, rows)
-        state = search.from_other_lengths(state, rows)
+        if np.mean(state.labels[rows] != few_labels) > DIFFERENT:
+            state = search.from_other_lengths(state, rows)
     state = search.other_slabs(state)
     state = search.with_suspects(state)
     found = _finish(search, state, max_iter, rng)
@@ -395,7 +441,7 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
 
 def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
-    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter)
+    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature)
     support = search.support(x, slab, state.labels)
     support.climb(len(search.y))
     state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)
