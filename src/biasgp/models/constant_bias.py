@@ -169,13 +169,17 @@ def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) 
     fixed, free = _bounds(X, y, kernel, None, None)
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
     first = multistart(objective, starts, fixed, max_iter)
+    held = objective.held
     objective.rebalance(first.x)
     second = resume(objective, first, free, max_iter)
-    found = [at(X, y, kernel, known, first, None), at(X, y, kernel, known, second, None, objective.sides)]
+    found = [
+        at(X, y, kernel, known, first, None, held=held),
+        at(X, y, kernel, known, second, None, objective.sides, objective.held),
+    ]
     residual = y - found[0].posterior.mean(X)
     objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
     third = resume(objective, first, free, max_iter)
-    return [*found, at(X, y, kernel, known, third, None, objective.sides)]
+    return [*found, at(X, y, kernel, known, third, None, objective.sides, objective.held)]
 
 
 def _builder(

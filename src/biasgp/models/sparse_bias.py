@@ -33,12 +33,12 @@ from biasgp.models.support import (
     average_over_labels,
     log_normal,
 )
-from biasgp.optimize import SCREEN_ITERATIONS, Report, minimize, resume
+from biasgp.optimize import Report, minimize, resume
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
-MAX_ROUNDS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 4, 15
+MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
 ENOUGH = 0.1
 """Gain in log evidence below which parameters need not be followed any further while labels are searched."""
 SLAB_RANGE = (1e-4, 1e6)
@@ -57,7 +57,7 @@ LONGER = (2.5, 7.0)
 """Factors by which length-scales are stretched to look for runs of outliers."""
 MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
-SUSPICIONS = (5.0, 8.0)
+SUSPICIONS = (8.0,)
 """Log odds against being an outlier up to which a reading is a suspect."""
 SWEEPS, BURN_IN = 30, 5
 
@@ -75,8 +75,7 @@ class State:
     @property
     def curvature(self) -> Array | None:
         """Of −log p(y | labels) in x."""
-        p = len(self.x)
-        return None if self.report.curvature is None else self.report.curvature[:p, :p]
+        return leading_block(self.report, len(self.x))
 
     def is_ahead_of(self, labels: Labels, evidence: float) -> bool:
         """Whether a search that came to these labels has nothing new to find, or is too far behind to go on with."""
@@ -188,8 +187,9 @@ class Search:
         """Parameters and labels in turn, until neither moves, or until a state that is known already is ahead."""
         before = -np.inf
         for _ in range(MAX_ROUNDS):
-            x, slab, report = self.refit(x, slab, labels, ROUND_ITERATIONS, curvature)
-            curvature = None if report.curvature is None else report.curvature[: len(x), : len(x)]
+            iterations = FIRST_ITERATIONS if best is None else ROUND_ITERATIONS
+            x, slab, report = self.refit(x, slab, labels, iterations, curvature)
+            curvature = leading_block(report, len(x))
             support = self.support(x, slab, labels)
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
@@ -221,12 +221,22 @@ class Search:
             spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
             far = np.abs(residual) > START_RESIDUAL * np.sqrt(spread + self.known)
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
-            curvature = None if cob.report.curvature is None else cob.report.curvature[:-1, :-1]
+            curvature = leading_block(cob.report, len(x))
             for slab, labels in first_slabs(residual, far, cob.noise_variance):
+                if best is not None and self.leads_to(best, labels):
+                    continue
                 state = self.alternate("constant bias", x, slab, labels, best, curvature)
                 best = state if best is None else max(best, state, key=_evidence)
         assert best is not None
         return best
+
+    def leads_to(self, best: State, labels: Labels) -> bool:
+        """Whether single moves from these labels, at the parameters of a state, end in that state."""
+        if labels.max(initial=0) > best.slab.n_groups:
+            return False
+        support = self.support(best.x, best.slab, labels)
+        support.climb(len(self.y))
+        return np.array_equal(support.labels, best.labels)
 
     def from_other_lengths(self, best: State, rows: Rows = EVERYTHING) -> State:
         """From the usual starts of the length-scales with the same labels: a likelihood has several maxima."""
@@ -239,11 +249,11 @@ class Search:
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
         here = objective(np.append(best.x, extra))[0]
         screened = [
-            minimize(objective, np.append(start, extra), bounds, SCREEN_ITERATIONS)
+            minimize(objective, np.append(start, extra), bounds, ROUND_ITERATIONS)
             for start in covariance_starts(self.kernel)
         ]
         other = min(screened, key=lambda report: report.value)
-        if other.value > here + NEAR:
+        if other.value > here + FAR:
             return best
         x = resume(objective, other, bounds, FEW_ITERATIONS).x[: -len(extra)]
         return self.better(best, "other lengths", x, best.slab, best.labels, 0.0)
@@ -267,7 +277,10 @@ class Search:
         slab = replace(best.slab, variances=best.slab.variances[:1])
         spread = np.exp(best.x[-1]) + float(np.mean(self.bias(best) ** 2))
         start = np.append(best.x[:-1], np.log(spread))
-        x, _, _ = self.refit(start, slab, nobody, FEW_ITERATIONS, best.curvature)
+        x, _, report = self.refit(start, slab, nobody, ROUND_ITERATIONS, best.curvature)
+        if self.evidence_at(x, slab, nobody) < best.evidence - FAR:
+            return best
+        x, _, _ = self.refit(x, slab, nobody, FEW_ITERATIONS, leading_block(report, len(x)))
         return self.better(best, "no outlier", x, slab, nobody, NEAR)
 
     def bias(self, state: State) -> Array:
@@ -376,6 +389,11 @@ class Search:
         variances.append(max(float(bias[cut:].var()), 0.1 * floor))
         slab = replace(state.slab, variances=tuple(variances))
         return slab, labels
+
+
+def leading_block(report: Report, p: int) -> Array | None:
+    """The curvature in the first p unknowns, where it is known."""
+    return None if report.curvature is None else report.curvature[:p, :p]
 
 
 def _evidence(state: State) -> float:
