@@ -38,7 +38,7 @@ STEEP = 0.25
 FENCE = 10.0
 """Readings beyond this many robust standard deviations of y weigh no more than one there in the choice of (θ, σ², k):
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
-FIRST_ITERATIONS = 6
+FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
@@ -157,7 +157,28 @@ def fit(
     objective = build(EVERYTHING)
     objective.rebalance(report.x)
     report = resume(objective, report, free, max_iter, len(y) / len(rows))
+    if report.at_upper[-1] and len(rows) < len(y):
+        objective, report = _from_all_readings(build(EVERYTHING), starts, fixed, free, max_iter, objective, report)
     return at(X, y, kernel, known, report, None, objective.sides, objective.held)
+
+
+def _from_all_readings(
+    objective: RegularisedLikelihood,
+    starts: list[Array],
+    fixed: Array,
+    free: Array,
+    max_iter: int,
+    rival: RegularisedLikelihood,
+    found: Report,
+) -> tuple[RegularisedLikelihood, Report]:
+    """Few of the readings can be too few to tell outliers from noise, and then k rises until there are none.
+
+    So k is freed once more from where it was held with all of the readings; the better of both is returned.
+    """
+    report = multistart(objective, starts, fixed, max_iter)
+    objective.rebalance(report.x)
+    report = resume(objective, replace(report, n_evaluations=found.n_evaluations), free, max_iter)
+    return (objective, report) if report.value < found.value else (rival, found)
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:

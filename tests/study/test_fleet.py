@@ -1,0 +1,147 @@
+"""One model a group: the same as fitting each alone, in parallel, resumable, with failures as rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from biasgp import GaussianGP, SparseBiasGP
+from biasgp.fleet import FINISHED, fit_groups, split
+
+FEATURES = ["t"]
+
+
+def readings(n_groups: int = 3, n: int = 40, seed: int = 0) -> pd.DataFrame:
+    """A sine a group, with a few gross outliers."""
+    rng = np.random.default_rng(seed)
+    tables = []
+    for g in range(n_groups):
+        t = np.sort(rng.uniform(0.0, 6.0, n))
+        y = np.sin(t + g) + 0.1 * rng.standard_normal(n)
+        y[rng.choice(n, 3, replace=False)] += 4.0
+        tables.append(pd.DataFrame({"station": f"s{g}", "t": t, "y": y}))
+    return pd.concat(tables).sample(frac=1.0, random_state=1).reset_index(drop=True)
+
+
+def fleet(table: pd.DataFrame, **options: object):
+    return fit_groups(table, by="station", target="y", features=FEATURES, **options)
+
+
+def test_each_group_is_fitted_as_if_alone():
+    table = readings()
+    found = fleet(table)
+    assert list(found.results["group"]) == ["s0", "s1", "s2"]
+    assert (found.results["status"] == "ok").all()
+    for name in ("s0", "s2"):
+        rows = table[table["station"] == name]
+        alone = SparseBiasGP().fit(rows[FEATURES], rows["y"])
+        np.testing.assert_array_equal(found.model(name).outlier_mask_, alone.outlier_mask_)
+        np.testing.assert_array_equal(found.model(name).predict(rows[FEATURES]), alone.predict(rows[FEATURES]))
+        assert int(found.results.set_index("group").loc[name, "flagged"]) == alone.outlier_mask_.sum() == 3
+
+
+def test_predict_uses_the_model_of_each_row():
+    table = readings()
+    found = fleet(table, estimator=GaussianGP())
+    new = pd.DataFrame({"station": ["s2", "s0", "nowhere"], "t": [1.0, 1.0, 1.0]}, index=[7, 8, 9])
+    told = found.predict(new)
+    assert told.index.tolist() == [7, 8, 9]
+    assert told.loc[7, "mean"] == found.model("s2").predict(new[FEATURES].iloc[:1])[0]
+    assert told.loc[8, "mean"] != told.loc[7, "mean"]
+    assert told.loc[9].isna().all()
+
+
+def test_a_group_that_cannot_be_fitted_is_a_row_with_its_reason():
+    table = readings()
+    table = pd.concat([table, pd.DataFrame({"station": ["lonely"], "t": [1.0], "y": [np.inf]})])
+    found = fleet(table, estimator=GaussianGP())
+    row = found.results.set_index("group").loc["lonely"]
+    assert row["status"] == "failed"
+    assert "infinity" in row["message"]
+    assert (found.results["status"] == "ok").sum() == 3
+    with pytest.raises(ValueError, match="lonely"):
+        found.model("lonely")
+
+
+def test_rows_without_a_value_are_left_out():
+    table = readings()
+    table.loc[table.index[:10], "y"] = np.nan
+    assert fleet(table, estimator=GaussianGP()).results["readings"].sum() == len(table) - 10
+
+
+def test_two_workers_give_the_same_as_one(tmp_path):
+    table = readings(4)
+    one = fleet(table, folder=tmp_path / "one")
+    two = fleet(table, folder=tmp_path / "two", jobs=2)
+    columns = ["group", "status", "readings", "flagged", "noise_std", "trustworthy"]
+    pd.testing.assert_frame_equal(one.results[columns], two.results[columns])
+
+
+def test_a_second_run_does_only_what_changed(tmp_path):
+    table = readings()
+    first = fleet(table, folder=tmp_path, estimator=GaussianGP())
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.skops")}
+    table.loc[table["station"] == "s1", "y"] += 1.0
+    second = fleet(table, folder=tmp_path, estimator=GaussianGP())
+    changed = [path.name for path in written if path.stat().st_mtime_ns != written[path]]
+    assert changed == [second.results.set_index("group").loc["s1", "file"]]
+    unchanged = ["s0", "s2"]
+    seconds = [r.results.set_index("group").loc[unchanged, "seconds"] for r in (first, second)]
+    pd.testing.assert_series_equal(*seconds)
+
+
+def test_a_model_that_was_deleted_is_made_again(tmp_path):
+    table = readings()
+    fleet(table, folder=tmp_path, estimator=GaussianGP())
+    next(tmp_path.glob("s0*.skops")).unlink()
+    assert fleet(table, folder=tmp_path, estimator=GaussianGP()).model("s0").n_iter_ > 0
+
+
+def test_killed_in_the_middle_it_goes_on(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from test_fleet import fleet, readings
+        if __name__ == "__main__":
+            fleet(readings(12), folder={str(tmp_path / "out")!r}, jobs=2)
+        """)
+    )
+    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    store = tmp_path / "out" / FINISHED
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline and not (store.exists() and store.read_bytes().count(b"\n") >= 3):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = store.read_bytes().count(b"\n")
+    assert 3 <= done
+    found = fleet(readings(12), folder=tmp_path / "out")
+    whole = fleet(readings(12), folder=tmp_path / "whole")
+    columns = ["group", "status", "readings", "flagged", "noise_std"]
+    pd.testing.assert_frame_equal(found.results[columns], whole.results[columns])
+    assert store.read_bytes().count(b"\n") == 12
+    assert not list((tmp_path / "out").glob("*.partial")) or len(list((tmp_path / "out").glob("*.skops"))) == 12
+
+
+def test_names_of_groups_are_safe_file_names_and_differ():
+    groups = split(["a/b", "a b", "../../etc", "", "é", "x" * 300, None, "a/b"])
+    slugs = [group.slug for group in groups]
+    assert len(set(slugs)) == len(slugs) == 6
+    assert all("/" not in slug and "." not in slug and len(slug) < 60 for slug in slugs)
+    assert {group.name: len(group.rows) for group in groups}["a/b"] == 2
+
+
+def test_a_column_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="'depth'"):
+        fit_groups(readings(), by="station", target="y", features=["depth"])
