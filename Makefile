@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint bench clean
 
 demo: $(READY)
-	$(BIN)/python -m biasgp.demo --out demo
+	$(BIN)/biasgp demo --out demo --force
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -24,6 +24,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/stress.py
 	$(BIN)/python benchmarks/student_t.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/command.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biasgp needs Python 3.11 or newer; set PYTHON=")'

@@ -10,6 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 import biasgp
 from biasgp._typing import Array
@@ -136,7 +136,7 @@ def fit_groups(
 
     def payload(group: Group) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
-        return clone(model), rows[features], rows[target].to_numpy(dtype=float), str(place / _file(group))
+        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(place / _file(group))
 
     outcomes = run_groups(
         groups,

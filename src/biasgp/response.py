@@ -60,6 +60,10 @@ class Log:
         return -self.forward(y)
 
 
+POWERS = (0.0, 2.0)
+"""Of Yeo and Johnson's transform. Beyond these it has an asymptote, and its inverse is infinite past that."""
+
+
 @dataclass(frozen=True)
 class YeoJohnson:
     """Yeo and Johnson's power of (y − center)/unit, for skewed readings of either sign."""
@@ -81,7 +85,7 @@ class YeoJohnson:
             t = candidate.forward(middle)
             return float(0.5 * len(t) * np.log(t.var() + 1e-300) - candidate.log_slope(middle).sum())
 
-        return cls(center, unit, float(minimize_scalar(cost, bounds=(-1.0, 3.0), method="bounded").x))
+        return cls(center, unit, float(minimize_scalar(cost, bounds=POWERS, method="bounded").x))
 
     def forward(self, y: Array) -> Array:
         u = (y - self.center) / self.unit

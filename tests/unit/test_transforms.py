@@ -56,7 +56,8 @@ def test_yeo_johnson_makes_skewed_readings_symmetric(rng):
     y = np.exp(rng.standard_normal(2000))
     z = YeoJohnson.of(y).forward(y)
     low, middle, high = np.quantile(z, [0.1, 0.5, 0.9])
-    assert (high - middle) / (middle - low) == pytest.approx(1.0, abs=0.2)
+    # (that of y itself is 3.6; powers below 0 would come closer, but have no inverse everywhere)
+    assert (high - middle) / (middle - low) == pytest.approx(1.0, abs=0.3)
     assert YeoJohnson.of(rng.standard_normal(2000)).power == pytest.approx(1.0, abs=0.2)
 
 

@@ -25,6 +25,8 @@ PRIOR_OUTLIERS, PRIOR_CLEAN = 1.0, 9.0
 """The share of outliers is Beta(1, 9) before the data: a tenth, give or take a tenth."""
 MIN_INSIDE = 3
 """The GP keeps at least this many readings."""
+MANY, WORTH_A_LEAP, RELATED = 500, 10, 0.1
+"""With more readings than the first, moves are taken together while so many can be that are not related."""
 DOUBT = 7.0
 """Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
 
@@ -199,16 +201,52 @@ class Support:
 
     def climb(self, max_moves: int) -> int:
         """Take the single best move until none raises p(y, labels); returns how many were taken."""
-        everyone = np.arange(len(self.y))
-        for moves in range(max_moves):
-            weights = self.log_weights()
-            best = weights.argmax(axis=1)
-            gain = weights[everyone, best] - weights[everyone, self.labels]
+        leapt = self._leap(max_moves) if len(self.y) > MANY else 0
+        for moves in range(leapt, max_moves):
+            best, gain = self._best_moves()
             i = int(gain.argmax())
             if gain[i] <= 1e-9 or (self.slab.replaced and self.inside.sum() <= MIN_INSIDE):
                 return moves
             self.move(i, int(best[i]))
         return max_moves
+
+    def _best_moves(self) -> tuple[Labels, Array]:
+        """The best label of each reading given all others, and what it gains over its present one."""
+        everyone = np.arange(len(self.y))
+        weights = self.log_weights()
+        best = weights.argmax(axis=1)
+        return best, weights[everyone, best] - weights[everyone, self.labels]
+
+    def _leap(self, max_moves: int) -> int:
+        """Moves of readings that hardly know of one another, many at a time, as long as that raises p(y, labels).
+
+        A single move costs O(N²), and so many of them more than a new factorisation.
+        """
+        moves = 0
+        while True:
+            best, gain = self._best_moves()
+            wanted = np.argsort(-gain)[: min(int((gain > 1e-9).sum()), max_moves - moves)]
+            chosen = self._unrelated(wanted)
+            if len(chosen) < WORTH_A_LEAP or (self.slab.replaced and self.inside.sum() - len(chosen) <= MIN_INSIDE):
+                return moves
+            before, evidence = self.labels.copy(), self.log_evidence()
+            self.labels[chosen] = best[chosen]
+            self.refresh()
+            if self.log_evidence() <= evidence:
+                self.labels = before
+                self.refresh()
+                return moves
+            moves += len(chosen)
+
+    def _unrelated(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the readings, in their order, that are not correlated given the rest with one taken before."""
+        block = self.Q[np.ix_(wanted, wanted)]
+        scale = np.sqrt(np.maximum(block.diagonal(), 1e-300))
+        related = np.abs(block) > RELATED * np.outer(scale, scale)
+        taken = np.zeros(len(wanted), dtype=bool)
+        for i in range(len(wanted)):
+            taken[i] = not np.any(related[i] & taken)
+        return wanted[taken]
 
 
 def log_normal(residual: Array, variance: Array) -> Array:

@@ -1,0 +1,222 @@
+"""`biasgp study`: the paper's experiments with one command each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    help="Compare methods as the paper does: on simulated data, or on a campaign of sensor readings.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Out = Annotated[Path, typer.Option(help="Folder of the study; the same command goes on where it was.")]
+Methods = Annotated[str | None, typer.Option(help="Names, with commas; cob@auto is cob with response=auto.")]
+Seed = Annotated[int, typer.Option(help="Seed of all data.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Worker processes on this machine.")]
+Scheduler = Annotated[str | None, typer.Option(help="Run on the Dask cluster of this scheduler, tcp://HOST:PORT.")]
+Timeout = Annotated[float, typer.Option(help="Seconds after which one fit is given up; 0 for never.")]
+Extend = Annotated[bool, typer.Option("--extend", help="Add methods, data or replicates to the study in the folder.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Run again what failed or was given up.")]
+Plugin = Annotated[list[Path] | None, typer.Option("--register", help="A Python file that calls study.register.")]
+Peers = Annotated[bool, typer.Option("--peers", help="Add other people's methods, those that are installed.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A small version, of about two minutes.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write the results only, no page.")]
+
+QUICK_SIMULATED: dict[str, Any] = {"scenarios": "1,4,8", "replicates": 3, "methods": "gp,oracle,cob,rab,sparse,ep"}
+QUICK_SENSOR: dict[str, Any] = {"replicates": 1, "methods": "gp,oracle,cob,sparse", "every": 3}
+
+
+@app.command("simulated", epilog="Example: biasgp study simulated --methods gp,cob,sparse --jobs 2 --out study")
+def simulated_command(
+    context: typer.Context,
+    out: Out,
+    dataset: Annotated[str, typer.Option(help="Data sets, with commas.")] = "1d,friedman",
+    scenarios: Annotated[str, typer.Option(help="Scenarios, with commas.")] = "1,2,3,4,5,6,7,8",
+    replicates: Annotated[int, typer.Option(min=1, help="Draws of each scenario.")] = 15,
+    methods: Methods = None,
+    kernel: Annotated[str, typer.Option(help="ard, iso or both: one length-scale an input, or a shared one.")] = "ard",
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    timeout: Timeout = 1800.0,
+    extend: Extend = False,
+    retry_failed: Retry = False,
+    register: Plugin = None,
+    peers: Peers = False,
+    quick: Quick = False,
+    no_report: NoReport = False,
+) -> None:
+    """The paper's Section 3: two data sets, eight scenarios of outliers, every method."""
+    given: dict[str, Any] = {"scenarios": scenarios, "replicates": replicates, "methods": methods}
+    given = _with_quick(context, given, QUICK_SIMULATED if quick else {})
+    with _one_line_errors(out):
+        from biasgp.study import simulated
+
+        added = _add_methods(register, peers)
+        results = simulated(
+            out,
+            datasets=_list(dataset),
+            scenarios=_list(given["scenarios"], int),
+            replicates=given["replicates"],
+            methods=_chosen(given["methods"], added),
+            kernels=_list(kernel),
+            seed=seed,
+            jobs=jobs,
+            scheduler=scheduler,
+            timeout=timeout or None,
+            extend=extend,
+            retry_failed=retry_failed,
+        )
+        _finish(results, no_report)
+
+
+@app.command("sensor", epilog="Example: biasgp study sensor --data readings.csv --responses no_ppb --out study")
+def sensor_command(
+    context: typer.Context,
+    out: Out,
+    data: Annotated[Path | None, typer.Option(help="A CSV; the built-in simulated campaign when left out.")] = None,
+    responses: Annotated[str, typer.Option(help="Columns to predict, with commas.")] = "no_ppb,o3_ppb",
+    flags: Annotated[str | None, typer.Option(help="Their columns of flags, with commas.")] = None,
+    features: Annotated[str, typer.Option(help="Columns to predict from.")] = "time,temperature_c,humidity_pct",
+    shares: Annotated[str, typer.Option(help="Shares of the records that are replaced.")] = "0.1,0.2",
+    replicates: Annotated[int, typer.Option(min=1, help="Draws of the replaced records.")] = 5,
+    methods: Methods = None,
+    kernel: Annotated[str, typer.Option(help="ard or iso: one length-scale an input, or a shared one.")] = "ard",
+    seed: Seed = 0,
+    every: Annotated[int, typer.Option(min=1, help="Take every so-many-th record only.")] = 1,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    timeout: Timeout = 7200.0,
+    extend: Extend = False,
+    retry_failed: Retry = False,
+    register: Plugin = None,
+    peers: Peers = False,
+    quick: Quick = False,
+    no_report: NoReport = False,
+) -> None:
+    """The paper's Section 4: records of a campaign are replaced by outliers and predicted."""
+    given: dict[str, Any] = {"replicates": replicates, "methods": methods, "every": every}
+    given = _with_quick(context, given, QUICK_SENSOR if quick else {})
+    with _one_line_errors(out):
+        from biasgp.study import sensor
+
+        added = _add_methods(register, peers)
+        results = sensor(
+            out,
+            data=data,
+            responses=_list(responses),
+            flags=_maybe_list(flags),
+            features=_list(features),
+            shares=_list(shares, float),
+            replicates=given["replicates"],
+            methods=_chosen(given["methods"], added),
+            kernel=kernel,
+            seed=seed,
+            every=given["every"],
+            jobs=jobs,
+            scheduler=scheduler,
+            timeout=timeout or None,
+            extend=extend,
+            retry_failed=retry_failed,
+        )
+        _finish(results, no_report)
+
+
+@app.command("report", epilog="Example: biasgp study report study")
+def report_command(folder: Annotated[Path, typer.Argument(help="Folder of a study.")]) -> None:
+    """Tables, figures and the page again, from the folder's results alone."""
+    with _one_line_errors(folder):
+        from biasgp.study import load
+
+        _finish(load(folder), no_report=False)
+
+
+def _finish(results: Any, no_report: bool) -> None:
+    console = Console()
+    bad = [row for row in results.rows if row["status"] != "ok"]
+    say = _printer(console)
+    say(f"{len(results.rows)} rows, {len(bad)} not ok: {results.folder / 'results.csv'}")
+    if not no_report:
+        from biasgp.report.study_page import write_page
+
+        say(f"page: {write_page(results)}")
+
+
+def _printer(console: Console) -> Callable[[str], None]:
+    # Paths must come out as they are, whole and without markup.
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _with_quick(context: typer.Context, given: dict[str, Any], quick: dict[str, Any]) -> dict[str, Any]:
+    """The small version's settings, except where the user has said otherwise."""
+    said = {name for name in given if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
+    return given | {name: value for name, value in quick.items() if name not in said}
+
+
+T = TypeVar("T")
+
+
+def _list(text: str, kind: Callable[[str], T] = str) -> list[T]:  # type: ignore[assignment]
+    try:
+        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers with commas between them.") from None
+
+
+def _maybe_list(text: str | None) -> list[str] | None:
+    return None if text is None else _list(text)
+
+
+def _add_methods(paths: list[Path] | None, peers: bool) -> list[str]:
+    """Register what the user brings, and the peers that are there; the peers' names."""
+    _load_plugins(paths)
+    if not peers:
+        return []
+    from biasgp.study.peers import PEERS, register_peers
+
+    notes = register_peers()
+    for note in notes:
+        _printer(Console(stderr=True))(note)
+    return [name for name in PEERS if not any(note.startswith(f"{name} ") for note in notes)]
+
+
+def _chosen(methods: str | None, added: list[str]) -> list[str] | None:
+    if not added:
+        return _maybe_list(methods)
+    from biasgp.study.methods import builtin_names
+
+    return [*(builtin_names() if methods is None else _list(methods)), *added]
+
+
+def _load_plugins(paths: list[Path] | None) -> None:
+    for path in paths or ():
+        # Not as an imported module: what it defines then travels to the workers by value.
+        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        exec(code, {"__name__": f"biasgp_plugin_{path.stem}", "__file__": str(path)})
+
+
+@contextmanager
+def _one_line_errors(folder: Path) -> Iterator[None]:
+    """Wrong use is exit code 2, trouble is 1, each with one line; Ctrl-C says how to go on."""
+    say = _printer(Console(stderr=True))
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"Stopped. Everything finished so far is in {folder}; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    except (ValueError, FileNotFoundError) as error:
+        say(f"Error: {error}")
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        say(f"Error: {error}. Studies need more than the core: pip install 'biasgp[study]'.")
+        raise typer.Exit(1) from None
+    except (OSError, RuntimeError) as error:
+        say(f"Error: {error}")
+        raise typer.Exit(1) from None

@@ -1,0 +1,20 @@
+"""The methods by their short names, as the command line and the studies call them."""
+
+from __future__ import annotations
+
+from biasgp.estimators.base import BaseGP
+from biasgp.estimators.constant_bias import ConstantBiasGP
+from biasgp.estimators.gaussian import GaussianGP
+from biasgp.estimators.random_bias import RandomBiasGP
+from biasgp.estimators.scale_mixture import ScaleMixtureGP
+from biasgp.estimators.sparse_bias import SparseBiasGP
+from biasgp.estimators.student_t import StudentTGP
+
+METHODS: dict[str, type[BaseGP]] = {
+    "gp": GaussianGP,
+    "cob": ConstantBiasGP,
+    "rab": RandomBiasGP,
+    "sparse": SparseBiasGP,
+    "ep": StudentTGP,
+    "mcmc": ScaleMixtureGP,
+}

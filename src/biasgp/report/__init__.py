@@ -1,0 +1,1 @@
+"""Results → figures and pages. Works on plain records; knows nothing of models."""

@@ -1,0 +1,226 @@
+"""Plotly figures of a fit, as plain dictionaries."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from biasgp._typing import Array
+from biasgp.report.fit_record import Effect, FitRecord, Points
+
+# Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.
+BLUE, BAND, ORANGE, GREY, INK = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#8a9099", "#1f2933"
+MAX_POINTS = 4000
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+ZERO_LINE = {"zeroline": True, "zerolinecolor": GREY}
+Figure = dict[str, Any]
+
+
+def thinned(record: FitRecord, limit: int = MAX_POINTS) -> NDArray[np.intp]:
+    """Rows to draw, in the order of the axis: all of them, or every flagged one and others evenly."""
+    order = np.argsort(record.axis.values, kind="stable")
+    if len(order) <= limit:
+        return order
+    flagged = order[record.points.flagged[order]]
+    if len(flagged) > limit // 2:
+        flagged = flagged[np.linspace(0, len(flagged) - 1, limit // 2).astype(int)]
+    even = order[np.linspace(0, len(order) - 1, limit - len(flagged)).astype(int)]
+    chosen = np.zeros(len(order), dtype=bool)
+    chosen[flagged] = chosen[even] = True
+    return order[chosen[order]]
+
+
+def readings_figure(record: FitRecord) -> Figure:
+    """Readings, mean and band above; biases of the flagged below; one axis for both."""
+    rows = thinned(record)
+    points, x = record.points.take(rows), record.axis.values[rows]
+    clean, out, held = ~points.flagged & ~points.held_out, points.flagged, points.held_out & ~points.flagged
+    traces = [
+        _line(x, points.low, "lower end of the 95 % band", line={"width": 0}, showlegend=False, hoverinfo="skip"),
+        _line(x, points.high, "95 % band", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip"),
+        _dots(x, points, clean, "readings", {"color": GREY, "size": 4, "opacity": 0.75}),
+        _dots(x, points, held, "held out", {"color": "#009E73", "size": 6, "symbol": "diamond-open"}),
+        _line(x, points.mean, "estimated truth", line={"color": BLUE, "width": 1.6}, hoverinfo="skip"),
+        _dots(x, points, out, "flagged", {"color": ORANGE, "size": 8, "symbol": "x"}),
+        _stems(x, points, out),
+    ]
+    unit = f" ({record.unit})" if record.unit else ""
+    kind = {"type": "date"} if record.axis.is_time else {}
+    everything, curve = _heights(points, points.y), _heights(points, points.y[~points.flagged])
+    layout = _layout(
+        height=560,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        xaxis={**_axis(record.axis.label), **kind, "anchor": "y2"},
+        yaxis={**_axis(_label(record)), "domain": [0.34, 1.0], "range": everything},
+        yaxis2={**_axis(f"bias{unit}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
+        hovermode="closest",
+        dragmode="zoom",
+    )
+    return {"data": [trace for trace in traces if len(trace["x"])], "layout": layout, "all": everything, "curve": curve}
+
+
+def effect_figure(record: FitRecord, effect: Effect) -> Figure:
+    """How f changes with one input."""
+    x = effect.grid
+    kind = {"type": "date"} if effect.is_time else {}
+    return {
+        "data": [
+            _line(x, effect.low, "", line={"width": 0}, showlegend=False, hoverinfo="skip"),
+            _line(x, effect.high, "95 % band", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip"),
+            _line(x, effect.mean, "mean", line={"color": BLUE, "width": 2}),
+        ],
+        "layout": _layout(
+            height=280, showlegend=False, xaxis={**_axis(effect.label), **kind}, yaxis=_axis(_label(record))
+        ),
+    }
+
+
+def residual_figure(record: FitRecord) -> Figure:
+    """Standardised residuals against the prediction: noise has no pattern."""
+    points = record.points.take(thinned(record))
+    known = np.isfinite(points.residual)
+    return {
+        "data": [_scatter(points.mean[known], points.residual[known], {"color": GREY, "size": 4, "opacity": 0.7})],
+        "layout": _layout(
+            height=280,
+            showlegend=False,
+            xaxis=_axis(f"estimated truth{f' ({_safe(record.unit)})' if record.unit else ''}", safe=True),
+            yaxis={**_axis("residual (sd)"), **ZERO_LINE},
+            shapes=[_across(2.0), _across(-2.0)],
+        ),
+    }
+
+
+def quantile_figure(record: FitRecord) -> Figure:
+    """Residuals in order against a normal sample's: a straight line for noise."""
+    residual = np.sort(record.points.residual[np.isfinite(record.points.residual)])
+    n = len(residual)
+    shown = np.unique(np.linspace(0, n - 1, min(n, 600)).astype(int)) if n else np.empty(0, dtype=int)
+    normal = ndtri((shown + 0.5) / max(n, 1))
+    return {
+        "data": [
+            _scatter(normal, residual[shown], {"color": GREY, "size": 4}),
+            _line(np.array([-3.5, 3.5]), np.array([-3.5, 3.5]), "noise", line={"color": BLUE, "width": 1.5}),
+        ],
+        "layout": _layout(
+            height=280, showlegend=False, xaxis=_axis("noise would be (sd)"), yaxis=_axis("residual (sd)")
+        ),
+    }
+
+
+def calibration_figure(record: FitRecord) -> Figure:
+    """Share of the readings inside intervals of each level."""
+    residual = np.abs(record.points.residual[np.isfinite(record.points.residual)])
+    observed = np.array(
+        [np.mean(residual <= ndtri(0.5 + 0.5 * level)) if len(residual) else np.nan for level in LEVELS]
+    )
+    return {
+        "data": [
+            _line(
+                np.array([0.0, 100.0]), np.array([0.0, 100.0]), "as it should be", line={"color": GREY, "dash": "dot"}
+            ),
+            {
+                **_line(100.0 * LEVELS, 100.0 * observed, "found", line={"color": BLUE, "width": 2}),
+                "mode": "lines+markers",
+            },
+        ],
+        "layout": _layout(
+            height=280,
+            showlegend=False,
+            xaxis={**_axis("interval should hold (%)"), "range": [0, 102]},
+            yaxis={**_axis("it holds (%)"), "range": [0, 102]},
+        ),
+    }
+
+
+def _layout(**more: Any) -> Figure:
+    return {
+        "autosize": True,
+        "margin": {"l": 58, "r": 12, "t": 28, "b": 46},
+        "font": {"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 13, "color": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "#9aa5b1", "activecolor": INK},
+        **more,
+    }
+
+
+def _axis(title: str, safe: bool = False) -> Figure:
+    return {
+        "title": {"text": title if safe else _safe(title), "standoff": 8},
+        "gridcolor": "#e6e9ee",
+        "linecolor": "#c5cbd3",
+        "zeroline": False,
+        "automargin": True,
+    }
+
+
+def _label(record: FitRecord) -> str:
+    return record.target
+
+
+def _safe(text: str) -> str:
+    """Plotly reads some HTML in labels; a user's column name must not be any."""
+    clipped = text if len(text) <= 60 else text[:59] + "…"
+    return html.escape(clipped).replace("%{", "%&#123;")
+
+
+def numbers(values: Array, digits: int = 6) -> list[float | None]:
+    """For JSON: few digits, None for what is not a number."""
+    return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values.tolist()]
+
+
+def _line(x: Array, y: Array, name: str, **more: Any) -> Figure:
+    return {"type": "scatter", "mode": "lines", "x": numbers(x, 13), "y": numbers(y), "name": name, **more}
+
+
+def _scatter(x: Array, y: Array, marker: Figure) -> Figure:
+    return {"type": "scatter", "mode": "markers", "x": numbers(x, 13), "y": numbers(y), "marker": marker}
+
+
+def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure) -> Figure:
+    shown = zip(
+        numbers(points.bias[which], 4),
+        numbers(points.probability[which], 3),
+        numbers(points.mean[which], 4),
+        points.row[which].tolist(),
+        strict=True,
+    )
+    extra = [["–" if cell is None else cell for cell in cells] for cells in shown]
+    hover = "%{x}<br>reading %{y}<br>estimated truth %{customdata[2]}<br>bias %{customdata[0]}"
+    return {
+        **_scatter(x[which], points.y[which], marker),
+        "name": name,
+        "customdata": extra,
+        "hovertemplate": hover + "<br>outlier with probability %{customdata[1]}<br>row %{customdata[3]}<extra></extra>",
+    }
+
+
+def _stems(x: Array, points: Points, out: np.ndarray) -> Figure:
+    """A bias with its 95 % interval for each flagged reading."""
+    spread = 1.96 * np.where(np.isfinite(points.bias_std), points.bias_std, 0.0)[out]
+    return {
+        **_scatter(x[out], points.bias[out], {"color": ORANGE, "size": 6, "symbol": "x"}),
+        "yaxis": "y2",
+        "showlegend": False,
+        "error_y": {"type": "data", "array": numbers(spread, 4), "color": ORANGE, "thickness": 1, "width": 0},
+        "hovertemplate": "%{x}<br>bias %{y} ± %{error_y.array}<extra></extra>",
+    }
+
+
+def _across(height: float) -> Figure:
+    line = {"color": BLUE, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": height, "y1": height, "line": line}
+
+
+def _heights(points: Points, y: Array) -> list[float]:
+    """A range that holds readings and the curve; its band may reach beyond where little is known."""
+    values = np.concatenate([points.mean, y])
+    values = values[np.isfinite(values)]
+    low, high = float(values.min()), float(values.max())
+    margin = 0.05 * (high - low) or 1.0
+    return [low - margin, high + margin]

@@ -1,0 +1,11 @@
+"""Runs many independent tasks, in parallel and resumably; the studies and the fleet are built on it.
+
+A task has a key that never changes. Each finished one is a line on disk at once, so that a run that was stopped in any
+way goes on where it was when it is started again.
+"""
+
+from biasgp.runner.loop import run
+from biasgp.runner.store import Store, StoreError
+from biasgp.runner.task import Outcome, Task
+
+__all__ = ["Outcome", "Store", "StoreError", "Task", "run"]

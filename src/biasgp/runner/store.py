@@ -1,0 +1,111 @@
+"""The finished tasks on disk: a file with one line of JSON a task, written and synced as each ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from biasgp.runner.task import Outcome
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock, so two runs on one folder are the user's to avoid.
+    fcntl = None  # type: ignore[assignment]
+
+
+class StoreError(RuntimeError):
+    """The file of finished tasks cannot be used; the message says why."""
+
+
+class Store:
+    """Finished tasks by key. Open it with `with`; one run at a time has it.
+
+    A line that was cut off in the middle by a crash is dropped on opening, and its task is run again. Where a key
+    occurs twice (a failed task that was tried again) the later line holds.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.outcomes: dict[str, Outcome] = {}
+        self._file: int | None = None
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self._lock(self._file)
+            self.outcomes, whole = _read(self.path)
+            if whole < self.path.stat().st_size:
+                os.ftruncate(self._file, whole)
+            _sync_folder(self.path.parent)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def add(self, outcome: Outcome) -> None:
+        """On disk when this returns."""
+        if self._file is None:
+            raise StoreError(f"{self.path} is not open.")
+        data = (outcome.line() + "\n").encode()
+        # One write: an interrupt of Python comes before it or after it. The rest of a short write (a full disk) is
+        # half a line, which the next run drops.
+        if os.write(self._file, data) < len(data):
+            raise StoreError(f"{self.path} could not be written to the end; is the disk full?")
+        os.fsync(self._file)
+        self.outcomes[outcome.key] = outcome
+
+    def _lock(self, file: int) -> None:
+        if fcntl is None:
+            return
+        try:
+            # The system lifts the lock when the process ends, however it ends.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"Another run is writing to {self.path}; wait for it or stop it.") from None
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def read_outcomes(path: Path) -> dict[str, Outcome]:
+    """The finished tasks of a store that may be in use, without changing it."""
+    return _read(path)[0] if path.exists() else {}
+
+
+def _read(path: Path) -> tuple[dict[str, Outcome], int]:
+    """The outcomes, and the size of the file up to the end of its last whole line."""
+    outcomes: dict[str, Outcome] = {}
+    whole = 0
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if number == len(lines):  # What follows the last newline: nothing, or half a line.
+            break
+        try:
+            outcome = Outcome.of_line(line.decode())
+        except ValueError:
+            if number == len(lines) - 1:  # A power cut can leave zeros in the place of the last line.
+                break
+            raise StoreError(f"Line {number} of {path} is damaged. Remove that line to run its task again.") from None
+        outcomes[outcome.key] = outcome
+        whole += len(line) + 1
+    return outcomes, whole
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

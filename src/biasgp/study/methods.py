@@ -1,0 +1,121 @@
+"""What the studies compare, by name. Adding a method is one function and one line: register("name", function)."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from biasgp.estimators.methods import METHODS
+from biasgp.kernels import Kernel
+
+NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+PAPERS = ("cob", "rab", "ep", "mcmc")
+"""The four methods of the paper."""
+ORDER = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc")
+SETTINGS: dict[str, dict[str, Any]] = {"mcmc": {"chains": 2, "draws": 150, "tune": 100}}
+"""Where not the default: as many draws in all as GPstuff's sampler takes by default, from two chains and not one, so
+that a study of hundreds of fits ends. To compare other settings, register them."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method is asked to work with."""
+
+    kernel: Kernel
+    """The covariance of the study, as our own estimators take it."""
+    n_features: int
+    seed: int
+    """For methods that draw random numbers; the same for the same data."""
+
+    @property
+    def ard(self) -> bool:
+        """One length-scale an input, or a shared one."""
+        return bool(getattr(self.kernel, "ard", True))
+
+
+MakeEstimator = Callable[[Setting], Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A name and the function that makes its estimator; `knows_outliers`: it is fitted without the true outliers."""
+
+    name: str
+    make: MakeEstimator
+    knows_outliers: bool = False
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Makes one of our own estimators."""
+
+    name: str
+    response: str = "identity"
+
+    def __call__(self, setting: Setting) -> Any:
+        cheaper = SETTINGS.get(self.name, {})
+        estimator = METHODS[self.name](kernel=setting.kernel, response=self.response, **cheaper)  # type: ignore[call-arg,unused-ignore]
+        if estimator.get_params().get("random_state", 0) is None:
+            estimator.set_params(random_state=setting.seed)
+        return estimator
+
+
+_registered: dict[str, Method] = {}
+
+
+def register(name: str, make_estimator: MakeEstimator, *, knows_outliers: bool = False) -> None:
+    """Add a method to the studies under a name, which replaces one of that name that was registered before.
+
+    Parameters
+    ----------
+    name : str
+        What the tables call it: letters, digits and -_.+
+    make_estimator : callable
+        From a Setting (kernel, n_features, ard, seed) to an estimator with fit(X, y) and
+        predict(X, return_std=True) → mean and standard deviation of the next reading. If predict has a parameter
+        include_noise, it is passed True. What else is there is used: outlier_mask_, predict_quantiles,
+        log_predictive_density(X, y), diagnosis_. It may be defined in a script or a notebook.
+    knows_outliers : bool
+        Fit it without the true outliers, as the oracle is.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"A method's name is made of letters, digits and -_.+, got {name!r}.")
+    if name in builtin_names():
+        raise ValueError(f"{name!r} is one of our own methods; choose another name.")
+    _registered[name] = Method(name, make_estimator, knows_outliers)
+
+
+def builtin_names() -> list[str]:
+    """Our own methods; `oracle` is the plain GP that is told which readings are outliers."""
+    return [name for name in ORDER if name in METHODS or name == "oracle"]
+
+
+def find(name: str) -> Method:
+    """The method of that name; "cob@auto" is `cob` with response="auto"."""
+    if name in _registered:
+        return _registered[name]
+    base, _, response = name.partition("@")
+    if base not in builtin_names():
+        known = [*builtin_names(), *_registered]
+        near = difflib.get_close_matches(base, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"There is no method {name!r}; there are {', '.join(known)}.{hint}")
+    ours = Ours("gp" if base == "oracle" else base, response or "identity")
+    return Method(name, ours, knows_outliers=base == "oracle")
+
+
+def find_all(names: Iterable[str]) -> tuple[Method, ...]:
+    """The methods of these names, each once."""
+    return tuple(find(name) for name in dict.fromkeys(names))
+
+
+def takes(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function has a parameter of that name."""
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False

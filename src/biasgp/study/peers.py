@@ -1,0 +1,114 @@
+"""Other people's methods beside ours, where they are installed: `register_peers()` and then their names.
+
+scikit-learn's plain GPR is also the example of how a method of your own is added.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.study.methods import Setting, register
+
+
+def sklearn_gpr(setting: Setting) -> Any:
+    """scikit-learn's plain GP with our squared exponential kernel; its std is that of a reading already."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    scales = np.ones(setting.n_features if setting.ard else 1)
+    kernel = ConstantKernel() * RBF(scales, (1e-2, 1e3)) + WhiteKernel()
+    return GaussianProcessRegressor(kernel, normalize_y=True, random_state=setting.seed)
+
+
+def itgp(setting: Setting) -> Any:
+    """Iteratively trimmed GP of PyPI's robustgp."""
+    return TrimmedGP(setting.ard)
+
+
+class TrimmedGP:
+    """robustgp's function with an estimator's face."""
+
+    def __init__(self, ard: bool) -> None:
+        self.ard = ard
+
+    def fit(self, X: Array, y: Array) -> TrimmedGP:
+        """Trim and fit with the package's defaults, on y scaled to mean 0 and standard deviation 1."""
+        import GPy  # type: ignore[import-not-found,unused-ignore]
+        from robustgp import ITGP  # type: ignore[import-not-found,unused-ignore]
+
+        self.center_, self.scale_ = float(np.mean(y)), float(np.std(y)) or 1.0
+        kernel = GPy.kern.RBF(X.shape[1], ARD=self.ard)
+        result = ITGP(X, ((y - self.center_) / self.scale_)[:, None], kernel=kernel)
+        self.model_, self.consistency_ = result.gp, float(result.consistency)
+        self.outlier_mask_ = ~np.asarray(result.ix_sub, dtype=bool)
+        return self
+
+    def predict(self, X: Array, return_std: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation of the next reading."""
+        mean, variance = self.model_.predict(X)
+        std = np.sqrt(np.ravel(variance) * self.consistency_) * self.scale_
+        return np.ravel(mean) * self.scale_ + self.center_, std
+
+
+def relevance_pursuit(setting: Setting) -> Any:
+    """BoTorch's robust relevance pursuit."""
+    return RelevancePursuitGP(setting.n_features if setting.ard else None)
+
+
+class RelevancePursuitGP:
+    """BoTorch's model with an estimator's face."""
+
+    def __init__(self, n_scales: int | None) -> None:
+        self.n_scales = n_scales
+
+    def fit(self, X: Array, y: Array) -> RelevancePursuitGP:
+        """Fit with BoTorch's own defaults, on inputs in [0, 1] and a standardised response."""
+        import torch  # type: ignore[import-not-found,unused-ignore]
+        from botorch.fit import fit_gpytorch_mll  # type: ignore[import-not-found,unused-ignore]
+        from botorch.models.robust_relevance_pursuit_model import (  # type: ignore[import-not-found,unused-ignore]
+            RobustRelevancePursuitSingleTaskGP,
+        )
+        from gpytorch.kernels import RBFKernel, ScaleKernel  # type: ignore[import-not-found,unused-ignore]
+        from gpytorch.mlls import ExactMarginalLogLikelihood  # type: ignore[import-not-found,unused-ignore]
+
+        self.low_, self.width_ = X.min(axis=0), np.ptp(X, axis=0)
+        inputs = torch.as_tensor(self._scaled(X))
+        self.model_ = RobustRelevancePursuitSingleTaskGP(
+            inputs,
+            torch.as_tensor(np.asarray(y, dtype=float))[:, None],
+            covar_module=ScaleKernel(RBFKernel(ard_num_dims=self.n_scales)),
+        )
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(self.model_.likelihood, self.model_))
+        self.outlier_mask_ = np.zeros(len(y), dtype=bool)
+        self.outlier_mask_[list(self.model_.likelihood.noise_covar.support)] = True
+        return self
+
+    def _scaled(self, X: Array) -> Array:
+        return np.asarray((X - self.low_) / np.where(self.width_ > 0, self.width_, 1.0))
+
+    def predict(self, X: Array, return_std: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation of the next reading."""
+        import torch
+
+        with torch.no_grad():
+            posterior = self.model_.posterior(torch.as_tensor(self._scaled(X)), observation_noise=True)
+            return posterior.mean.numpy().ravel(), posterior.variance.sqrt().numpy().ravel()
+
+
+PEERS = {"sklearn": ("sklearn", sklearn_gpr), "itgp": ("robustgp", itgp), "rrp": ("botorch", relevance_pursuit)}
+"""Name in the tables, the package it needs, and what makes it."""
+
+
+def register_peers() -> list[str]:
+    """Register those whose package is installed, and return a note for each that is not."""
+    notes = []
+    for name, (package, make) in PEERS.items():
+        if find_spec(package) is None:
+            notes.append(f"{name} is left out: {package} is not installed.")
+        else:
+            register(name, make)
+    return notes

@@ -1,0 +1,248 @@
+"""What the results say: means, a ranking with its uncertainty, and the paper's claims one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata, studentized_range
+
+from biasgp._typing import Array
+from biasgp.study.methods import PAPERS
+from biasgp.study.paper import TABLE1
+from biasgp.study.results import Row
+
+BOOTSTRAPS = 2000
+BAD = 1.5
+"""A replicate is a bad one when its MSE is so many times the median method's on the same data."""
+
+
+PLACE = ("dataset", "kernel", "scenario", "response", "share", "replicate")
+"""The columns that say which data a row is about."""
+
+
+def unique(rows: Sequence[Row], name: str) -> list[object]:
+    """The values of a column, in the order of the rows."""
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
+def where(rows: Sequence[Row], **values: object) -> list[Row]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
+def values(rows: Sequence[Row], measure: str) -> Array:
+    """A measure of the rows that ended well."""
+    return np.array([row[measure] for row in rows if row["status"] == "ok"], dtype=float)
+
+
+def mean(rows: Sequence[Row], measure: str) -> float:
+    """Mean over the rows that ended well; nan without any."""
+    found = values(rows, measure)
+    return float(found.mean()) if len(found) else math.nan
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header and lines of text, for a page or a terminal."""
+
+    title: str
+    header: list[str]
+    lines: list[list[str]]
+    note: str = ""
+
+
+def digits(value: float, form: str = ".4f") -> str:
+    """A number, or a dash for none."""
+    return "–" if value is None or math.isnan(value) else format(value, form)
+
+
+def table1(rows: Sequence[Row]) -> Table:
+    """The paper's Table 1 beside ours: mean MSE under scenario 1."""
+    methods = [str(name) for name in unique(rows, "method")]
+    lines = []
+    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
+        here = where(rows, dataset=dataset, kernel=kernel, scenario=1)
+        if here:
+            lines.append([f"{dataset}, {kernel}", *(digits(mean(where(here, method=name), "mse")) for name in methods)])
+    for dataset, printed in TABLE1.items():
+        lines.append([f"{dataset}, the paper", *(digits(printed.get(name, math.nan)) for name in methods)])
+    return Table("Table 1: mean MSE, q = 0.1, μ = 3, σ = μ/6 (scenario 1)", ["data, kernel", *methods], lines)
+
+
+def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[Table]:
+    """Mean (standard deviation) of a measure by method and scenario, a table for each data set and kernel."""
+    tables = []
+    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
+        here = where(rows, dataset=dataset, kernel=kernel)
+        scenarios = unique(here, "scenario")
+        lines = []
+        for method in unique(here, "method"):
+            cells = [values(where(here, method=method, scenario=scenario), measure) for scenario in scenarios]
+            lines.append([str(method), *(_mean_and_sd(cell, form) for cell in cells)])
+        tables.append(Table(f"{measure}: {dataset}, {kernel}", ["method", *(f"s{s}" for s in scenarios)], lines))
+    return tables
+
+
+def _mean_and_sd(cell: Array, form: str) -> str:
+    if not len(cell):
+        return "–"
+    sd = f" ({cell.std(ddof=1):{form}})" if len(cell) > 1 else ""
+    return f"{cell.mean():{form}}{sd}"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A method's mean rank over all replicates, with a 95 % bootstrap interval."""
+
+    method: str
+    rank: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods by mean rank; two whose ranks differ by less than `critical` cannot be told apart (Nemenyi, 5 %)."""
+
+    ranks: list[Rank]
+    critical: float
+    blocks: int
+
+
+def blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tuple[Array, Array]:
+    """A line for each data set drawn, a column a method; and the scenario of each line. Failures are infinite."""
+    cells: dict[tuple[object, ...], dict[object, float]] = {}
+    for row in rows:
+        place = tuple(row[name] for name in PLACE if name in row)
+        value = row[measure] if row["status"] == "ok" else math.inf
+        cells.setdefault(place, {})[row["method"]] = value
+    whole = {place: found for place, found in cells.items() if all(name in found for name in methods)}
+    scores = np.array([[found[name] for name in methods] for found in whole.values()])
+    strata = np.unique([str(place[:-1]) for place in whole], return_inverse=True)[1] if whole else np.zeros(0)
+    return scores.reshape(len(whole), len(methods)), np.asarray(strata)
+
+
+def ranking(rows: Sequence[Row], measure: str = "mse", seed: int = 0) -> Ranking:
+    """Mean ranks, paired: methods are ranked on the same data, and the bootstrap draws replicates within scenarios."""
+    methods = unique(rows, "method")
+    scores, strata = blocks(rows, measure, methods)
+    if not len(scores):
+        return Ranking([], math.nan, 0)
+    ranks = rankdata(scores, axis=1)
+    drawn = _bootstrap_means(ranks, strata, seed)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    k, n = len(methods), len(ranks)
+    critical = float(studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2.0) * math.sqrt(k * (k + 1) / (6.0 * n)))
+    found = [Rank(str(m), *map(float, r)) for m, *r in zip(methods, ranks.mean(axis=0), low, high, strict=True)]
+    return Ranking(sorted(found, key=lambda rank: rank.rank), critical if k > 1 else math.nan, n)
+
+
+def _bootstrap_means(data: Array, strata: Array, seed: int) -> Array:
+    """Column means of samples drawn with replacement within each stratum; shape (BOOTSTRAPS, columns)."""
+    rng = np.random.default_rng(seed)
+    groups = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
+    drawn = np.hstack([group[rng.integers(len(group), size=(BOOTSTRAPS, len(group)))] for group in groups])
+    return np.asarray(data[drawn].mean(axis=1))
+
+
+def ratio(rows: Sequence[Row], method: str, other: str, measure: str = "mse", seed: int = 0) -> tuple[float, ...]:
+    """Mean of a measure over that of another method on the same data, with its 95 % bootstrap interval."""
+    scores, strata = blocks(rows, measure, [method, other])
+    use = np.all(np.isfinite(scores), axis=1)
+    scores, strata = scores[use], strata[use]
+    if not len(scores):
+        return math.nan, math.nan, math.nan
+    drawn = _bootstrap_means(scores, strata, seed)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    both = scores.mean(axis=0)
+    return float(both[0] / both[1]), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something the paper says, whether our figures bear it out, and the figures."""
+
+    text: str
+    verdict: str
+    figures: str
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """The paper's claims about the simulated data, as far as these results can tell."""
+    found = []
+    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
+        here = [row for row in rows if (row["dataset"], row["kernel"]) == (dataset, kernel)]
+        there = [str(name) for name in unique(here, "method") if name in PAPERS]
+        if "cob" not in there or len(there) < 2:
+            continue
+        name = f"{dataset}, {kernel}"
+        if dataset == "friedman":
+            found.append(_cob_is_best(here, there, name))
+        found.append(_cob_is_fastest(here, there, name))
+        found += [_ep_spreads(here, there, name)] if "ep" in there else []
+        found += [_rab_has_bad_replicates(here, there, name)] if "rab" in there else []
+    return found
+
+
+def _cob_is_best(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+    scenarios = unique(rows, "scenario")
+    wins, figures = 0, []
+    for scenario in scenarios:
+        here = {m: mean(where(rows, scenario=scenario, method=m), "mse") for m in there}
+        wins += min(here, key=lambda m: here[m] if not math.isnan(here[m]) else math.inf) == "cob"
+    worse = False
+    for rival in (m for m in there if m != "cob"):
+        middle, low, high = ratio(rows, "cob", rival)
+        worse |= low > 1.0
+        figures.append(f"cob ÷ {rival} {middle:.2f} [{low:.2f}, {high:.2f}]")
+    verdict = "confirmed" if wins == len(scenarios) else "denied" if worse or wins == 0 else "in part"
+    text = f"COB has the lowest MSE on Friedman in every scenario ({name})"
+    return Claim(text, verdict, f"lowest in {wins} of {len(scenarios)}; mean MSE, 95 % interval: {'; '.join(figures)}")
+
+
+def _cob_is_fastest(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+    times = {m: float(np.median(values(where(rows, method=m), "fit_s"))) for m in there}
+    slower = {m: seconds / times["cob"] for m, seconds in times.items() if m != "cob"}
+    verdict = (
+        "confirmed" if min(slower.values()) >= 10 else "denied" if max(slower.values()) < 10 else "for some of them"
+    )
+    figures = f"cob {times['cob']:.2f} s (median); " + ", ".join(f"{m} {r:.1f} × as long" for m, r in slower.items())
+    return Claim(f"COB is faster than the others by more than an order of magnitude ({name})", verdict, figures)
+
+
+def _ep_spreads(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+    spread = {m: _relative_spread(rows, m, "mse") for m in there}
+    seconds = {m: _relative_spread(rows, m, "fit_s") for m in there}
+    covered = {m: mean(where(rows, method=m), "coverage95") for m in there}
+    widest = max(spread, key=lambda m: spread[m]) == "ep"
+    slow = max(seconds, key=lambda m: seconds[m]) == "ep"
+    verdict = "confirmed" if widest and slow else "in part" if widest or slow else "denied"
+    if len(unique(rows, "replicate")) < 3:
+        verdict = "too few replicates to tell"
+    figures = "; ".join(
+        f"{m}: MSE {spread[m]:.2f}, TIME {seconds[m]:.2f}, 95 % intervals hold {100 * covered[m]:.0f} %" for m in there
+    )
+    text = f"EP's results and times spread most, and its intervals are too narrow ({name})"
+    return Claim(text, verdict, f"standard deviation ÷ mean within a scenario: {figures}")
+
+
+def _relative_spread(rows: Sequence[Row], method: str, measure: str) -> float:
+    cells = [values(where(rows, method=method, scenario=s), measure) for s in unique(rows, "scenario")]
+    ratios = [cell.std(ddof=1) / cell.mean() for cell in cells if len(cell) > 1]
+    return float(np.mean(ratios)) if ratios else 0.0
+
+
+def _rab_has_bad_replicates(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+    scores, _ = blocks(rows, "mse", there)
+    bad = (scores > BAD * np.median(scores, axis=1, keepdims=True)).sum(axis=0)
+    counts = dict(zip(there, map(int, bad), strict=True))
+    most = counts["rab"] > 0 and counts["rab"] == max(counts.values())
+    verdict = "confirmed" if most else "in part" if counts["rab"] else "denied"
+    figures = ", ".join(f"{m} {count}" for m, count in counts.items())
+    text = f"RAB has a few bad replicates, more than the others ({name})"
+    return Claim(
+        text, verdict, f"of {len(scores)} replicates, with more than {BAD} × the median method's MSE: {figures}"
+    )

@@ -1,0 +1,89 @@
+"""`biasgp predict`, `biasgp compare`, `biasgp demo`."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conftest import FEATURES, OUTLIERS, logged
+
+
+def test_predictions_equal_those_of_the_fit(run, done, readings, tmp_path):
+    result = run("predict", done[0] / "model.skops", readings)
+    assert result.exit_code == 0, result.output
+    predicted = pd.read_csv(tmp_path / "readings-predicted.csv")
+    cleaned = pd.read_csv(done[0] / "cleaned.csv")
+    np.testing.assert_array_equal(predicted["mean"], cleaned["mean"])
+    np.testing.assert_array_equal(predicted["std"], cleaned["std"])
+    assert (predicted["low_95"] < predicted["mean"]).all() and (predicted["mean"] < predicted["high_95"]).all()
+    assert (predicted["reading_low_95"] < predicted["low_95"]).all()
+    np.testing.assert_array_equal(np.flatnonzero(predicted["flag"]), OUTLIERS)
+    assert (predicted["outlier_probability"][list(OUTLIERS)] > 0.9).all()
+
+
+def test_without_the_target_nothing_is_judged_and_gaps_stay(run, done):
+    new = logged(20).drop(columns=["no_ppb", "note"]).astype({"temperature_c": object})
+    new.loc[4, "temperature_c"] = ""
+    result = run("predict", done[0] / "model.skops", "-", "--out", "-", stdin=new.to_csv(index=False))
+    predicted = pd.read_csv(io.StringIO(result.stdout))
+    assert len(predicted) == 20 and "flag" not in predicted
+    assert np.flatnonzero(predicted["mean"].isna()).tolist() == [4]
+
+
+def test_what_cannot_be_predicted_is_refused(run, done, readings, tmp_path):
+    model = done[0] / "model.skops"
+    assert "no file" in run("predict", tmp_path / "no.skops", readings).stderr
+    broken = tmp_path / "broken.skops"
+    broken.write_bytes(model.read_bytes()[:5000])
+    result = run("predict", broken, readings)
+    assert result.exit_code == 2 and "cut short" in result.stderr
+    logged().drop(columns="temperature_c").to_csv(tmp_path / "few.csv", index=False)
+    assert "no column 'temperature_c'" in run("predict", model, "few.csv").stderr
+    assert run("predict", model, readings, "--out", "p.csv").exit_code == 0
+    assert run("predict", model, readings, "--out", "p.csv").exit_code == 2
+    assert run("predict", model, readings, "--out", "p.csv", "--force").exit_code == 0
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_compare_ranks_the_methods_with_their_errors(run, readings, tmp_path):
+    words = ("--methods", "sparse,gp,cob", "--folds", "3", "--response", "identity", "--out", "scores.csv")
+    result = run("compare", readings, "--target", "no_ppb", *FEATURES, *words)
+    assert result.exit_code == 0, result.output
+    scores = pd.read_csv(tmp_path / "scores.csv").set_index("method")
+    assert scores.index[0] == "sparse" and scores.loc["sparse", "as_good_as_best"]
+    assert scores.loc["sparse", "log_density"] > scores.loc["gp", "log_density"]
+    assert (scores[["median_error_se", "trimmed_nlpd_se", "log_density_se"]] > 0).all(axis=None)
+    assert "sparse" in result.output and "±" in result.output
+
+
+def test_compare_goes_on_when_a_method_fails(run, readings, monkeypatch):
+    from biasgp import CovarianceError, GaussianGP
+
+    def fail(*_: object) -> None:
+        raise CovarianceError("Singular.")
+
+    monkeypatch.setattr(GaussianGP, "fit", fail)
+    words = ("--methods", "gp,cob", "--folds", "2", "--response", "identity")
+    result = run("compare", readings, "--target", "no_ppb", *FEATURES, *words)
+    assert result.exit_code == 0 and "gp failed: Singular." in result.output
+    assert run("compare", readings, "--methods", "gp", "--response", "identity").exit_code == 1
+
+
+@pytest.mark.parametrize("words", [("--methods", "magic"), ("--target", "x"), ("--folds", "1")])
+def test_compare_refuses(run, readings, words):
+    assert run("compare", readings, *words).exit_code == 2
+
+
+def test_the_demo_is_the_campaign_with_the_truth_flagged():
+    from biasgp.cli.demo import campaign_table
+
+    table = campaign_table()
+    assert len(table) == 1400
+    assert (table["no_flag"] == "#").sum() == 5 and (table["o3_flag"] == "#").sum() == 45
+
+
+def test_the_demo_refuses_an_unknown_gas(run):
+    assert run("demo", "--gas", "xenon").exit_code == 2

@@ -1,0 +1,203 @@
+"""report.html: as text, and in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from chromium import BINARY, Page
+
+from biasgp.report.fit_figures import MAX_POINTS, thinned
+from biasgp.report.fit_page import MAX_TABLE_ROWS, fit_page
+from biasgp.report.fit_record import Axis, Effect, FitRecord, Points
+
+NASTY = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> =HYPERLINK(\"http://x\") %{x} $x$"
+MEGABYTE = 1e6
+
+
+def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tuple[str, ...] = ()) -> FitRecord:
+    rng = np.random.default_rng(0)
+    hours = np.sort(rng.choice(10 * n, n, replace=False)).astype(float)
+    mean = 10.0 + np.sin(hours / 30.0)
+    y = mean + 0.2 * rng.standard_normal(n)
+    flagged = np.zeros(n, dtype=bool)
+    flagged[rng.choice(n, n_flagged, replace=False)] = True
+    y[flagged] += rng.uniform(5.0, 20.0, n_flagged)
+    residual = np.where(flagged, np.nan, (y - mean) / 0.2)
+    points = Points(
+        row=np.arange(1, n + 1),
+        when=[f"2026-06-01 {i:05d}" for i in range(n)],
+        y=y,
+        mean=mean,
+        low=mean - 0.1,
+        high=mean + 0.1,
+        bias=np.where(flagged, y - mean, 0.0),
+        bias_std=np.full(n, 0.2),
+        probability=flagged.astype(float),
+        flagged=flagged,
+        held_out=np.zeros(n, dtype=bool),
+        residual=residual,
+    )
+    grid = np.linspace(0.0, 1.0, 20)
+    effect = Effect(target, False, "Varies over about 3.", grid, grid, grid - 0.1, grid + 0.1)
+    axis = Axis(target, True, hours * 3.6e6 + 1.78e12)
+    return FitRecord(
+        title=f"{target}: which readings to trust",
+        target=target,
+        unit="ppb",
+        source=f"{target}.csv",
+        axis=axis,
+        points=points,
+        effects=(effect, replace(effect, label="humidity_pct")),
+        figures=(("readings used", str(n)), ("flagged", str(n_flagged))),
+        sentences=("A sentence.",),
+        doubts=doubts,
+        remarks=(f"Left out: 3 rows where {target} is missing.",),
+        residuals_of="Of the readings that are not flagged.",
+        made=(("Command", f"biasgp fit {target}"),),
+    )
+
+
+def test_the_page_holds_all_it_needs_and_is_small_enough():
+    page = fit_page(record(3000))
+    assert len(page.encode()) < 6 * MEGABYTE
+    own = page.replace(re.search(r"<script>/\*\*.*?</script>", page, re.DOTALL)[0], "")
+    assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", own)
+    assert "Flagged readings: 9" in page
+
+
+def test_a_large_table_is_thinned_and_no_flagged_reading_lost():
+    large = record(60_000, 500)
+    rows = thinned(large)
+    assert len(rows) <= MAX_POINTS
+    assert large.points.flagged[rows].sum() == 500
+    assert np.all(np.diff(large.axis.values[rows]) >= 0)
+    assert len(fit_page(large).encode()) < 6 * MEGABYTE
+
+
+def test_more_flagged_readings_than_can_be_drawn():
+    huge = record(20_000, 9_000)
+    assert len(thinned(huge)) <= MAX_POINTS
+    page = fit_page(huge)
+    assert len(page.encode()) < 6 * MEGABYTE
+    assert page.count("<tr>") < MAX_TABLE_ROWS + 20
+    assert "9,000; cleaned.csv has all of them" in page
+
+
+def test_text_of_the_user_is_escaped_everywhere():
+    page = fit_page(record(target=NASTY, doubts=(NASTY,)))
+    assert "<script>window" not in page
+    assert "<img" not in page.split("<script")[0]
+    data = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
+    assert "<" not in data["readings"]["layout"]["yaxis"]["title"]["text"]
+
+
+def test_doubts_come_first_and_their_absence_is_told():
+    doubtful, sure = fit_page(record(doubts=("Too many are flagged.",))), fit_page(record())
+    assert doubtful.index("Too many are flagged.") < doubtful.index("The readings and the estimated truth")
+    assert "no reason to doubt" in sure and "no reason to doubt" not in doubtful
+
+
+def test_a_fit_that_flags_nothing_and_knows_no_residuals_still_has_a_page():
+    plain = record(n_flagged=0)
+    points = replace(plain.points, residual=np.full(300, np.nan), probability=np.full(300, np.nan))
+    page = fit_page(replace(plain, points=points, effects=()))
+    assert "None." in page
+    assert 'id="calibration"' not in page
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    if BINARY is None:
+        pytest.skip("chromium is not installed")
+    page = Page(tmp_path_factory.mktemp("profile"))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(made: FitRecord):
+        path = tmp_path / "report.html"
+        path.write_text(fit_page(made), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_in_a_browser_everything_is_drawn_in_time_without_a_complaint_or_a_request(chromium, write):
+    path = write(record(1400, 45))
+    chromium.size(1200, 900)
+    times = []
+    for _ in range(3):  # others may be using the processor
+        chromium.open(path)
+        times.append(chromium.js("performance.getEntriesByName('interactive')[0].startTime"))
+    assert min(times) < 3000
+    assert chromium.complaints == []
+    assert [url for url in chromium.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    plots = chromium.js("Array.from(document.querySelectorAll('.plot')).map(p => p.querySelectorAll('.trace').length)")
+    assert len(plots) == 6 and min(plots) >= 1
+    assert chromium.js("document.querySelectorAll('#readings .points path').length") >= 1400
+
+
+def test_in_a_browser_nothing_of_the_user_runs(chromium, write):
+    chromium.size(1200, 900)
+    chromium.open(write(record(target=NASTY, doubts=(NASTY,))))
+    assert chromium.js("window.hacked") is None
+    assert chromium.js("document.querySelectorAll('img').length") == 0
+    assert "<script>" in chromium.js("document.querySelector('h1').textContent")
+
+
+def test_in_a_browser_the_table_sorts_both_ways_and_copies(chromium, write):
+    chromium.size(1200, 900)
+    chromium.open(write(record()))
+    column = "Array.from(document.querySelectorAll('#flagged tbody tr')).map(r => Number(r.cells[3].dataset.value))"
+    heading = "document.querySelectorAll('#flagged th button')[3].click()"
+    chromium.js(heading)
+    up = chromium.js(column)
+    chromium.js(heading)
+    down = chromium.js(column)
+    assert up == sorted(up) and down == up[::-1] and len(set(up)) > 5
+    assert chromium.js("document.querySelectorAll('#flagged th')[3].getAttribute('aria-sort')") == "descending"
+    chromium.js(
+        "var copied; document.execCommand = function () { copied = document.activeElement.value; return true };"
+    )
+    chromium.js("void Object.defineProperty(window, 'isSecureContext', { value: false })")
+    chromium.js("document.getElementById('copy').click()")
+    chromium.wait("document.getElementById('copied').textContent === 'Copied.'")
+    lines = chromium.js("copied").splitlines()
+    assert len(lines) == 10 and all(line.count("\t") == 6 for line in lines)
+
+
+def test_in_a_browser_the_buttons_rescale_the_readings(chromium, write):
+    chromium.size(1200, 900)
+    chromium.open(write(record()))
+    top = "document.getElementById('readings')._fullLayout.yaxis.range[1]"
+    everything = chromium.js(top)
+    chromium.js("document.getElementById('curve').click()")
+    chromium.wait(f"{top} < {everything} - 3")
+    chromium.js("document.getElementById('all').click()")
+    chromium.wait(f"{top} > {everything} - 0.01")
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_at_phone_width_nothing_sticks_out(chromium, write, width):
+    chromium.size(width, 800, mobile=True)
+    chromium.open(write(record(target="a_long_name_without_a_space_" * 4)))
+    assert chromium.js("document.documentElement.scrollWidth") <= width
+    assert (
+        chromium.js("Math.max(...Array.from(document.querySelectorAll('.plot svg')).map(s => s.clientWidth))") <= width
+    )
+    chromium.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_on_paper_the_whole_table_is_there(chromium, write):
+    chromium.size(1200, 900)
+    chromium.open(write(record(n_flagged=60)))
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    assert chromium.js("getComputedStyle(document.querySelector('.bar')).display") == "none"
+    assert chromium.js("getComputedStyle(document.querySelector('.scroll')).maxHeight") == "none"
+    chromium.call("Emulation.setEmulatedMedia", media="")
