@@ -19,9 +19,10 @@ rng = np.random.default_rng(0)
 X = rng.uniform(size=({n}, 3))
 y = np.sin(6.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal({n})
 y[::10] += 3.0
-{name}({kernel}(ard=True)).fit(X[:200], y[:200])  # what importing and warming up take is the baseline
+# What importing and warming up take is the baseline.
+{name}({kernel}(ard=True), approximation="exact").fit(X[:200], y[:200])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-{name}({kernel}(ard=True), max_iter=3).fit(X, y)
+{name}({kernel}(ard=True), max_iter=3, approximation="exact").fit(X, y)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) * 1024 / (8 * {n} ** 2))
 """

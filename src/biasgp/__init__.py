@@ -1,6 +1,6 @@
 """Gaussian-process regression on measurements that contain outliers."""
 
-from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
+from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 from biasgp.messages import (
     AmbiguousOutliersWarning,
     BiasGPWarning,
@@ -10,9 +10,13 @@ from biasgp.messages import (
     ConvergenceWarning,
     CovarianceError,
     HeavyTailWarning,
+    HiddenOutliersWarning,
+    InterruptedWarning,
     JitterWarning,
+    MixingWarning,
     OverflaggingWarning,
     RunawayTuningWarning,
+    TimeLimitWarning,
     UntrustworthyFitWarning,
 )
 
@@ -29,12 +33,17 @@ __all__ = [
     "CovarianceError",
     "GaussianGP",
     "HeavyTailWarning",
+    "HiddenOutliersWarning",
+    "InterruptedWarning",
     "JitterWarning",
+    "MixingWarning",
     "OverflaggingWarning",
     "RandomBiasGP",
     "RunawayTuningWarning",
+    "ScaleMixtureGP",
     "SparseBiasGP",
     "StudentTGP",
+    "TimeLimitWarning",
     "UntrustworthyFitWarning",
     "__version__",
 ]

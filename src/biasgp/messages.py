@@ -11,6 +11,18 @@ class ConvergenceWarning(BiasGPWarning):
     """The optimiser stopped before it converged."""
 
 
+class TimeLimitWarning(BiasGPWarning):
+    """The search was ended by max_time; the fit is the best that it had found."""
+
+
+class MixingWarning(ConvergenceWarning):
+    """The chains of a sampler do not agree with one another: R̂ is above 1.05."""
+
+
+class InterruptedWarning(BiasGPWarning):
+    """Sampling was interrupted, and the fit rests on what had been drawn."""
+
+
 class JitterWarning(BiasGPWarning):
     """The covariance was not positive definite until its diagonal was raised."""
 
@@ -29,6 +41,10 @@ class UntrustworthyFitWarning(BiasGPWarning):
 
 class HeavyTailWarning(UntrustworthyFitWarning):
     """The readings taken for clean do not look like noise: their tails are heavy, or they lean to one side."""
+
+
+class HiddenOutliersWarning(UntrustworthyFitWarning):
+    """The noise was found to be Gaussian, but the residuals are not: outliers may have been taken for it."""
 
 
 class OverflaggingWarning(UntrustworthyFitWarning):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +28,46 @@ SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
 ON_BOUND = 1e-6
 AS_GOOD_AS_ZERO = 1e-5
 """Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""
+
+
+OUT_OF_TIME = "the time was up"
+
+
+@dataclass
+class Watch:
+    """Ends searches when a time (of time.monotonic) has come, and hears where they stand."""
+
+    deadline: float = np.inf
+    listener: Callable[[str], None] | None = None
+    expired: bool = False
+
+
+_watch: ContextVar[Watch | None] = ContextVar("biasgp_watch", default=None)
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[Watch]:
+    """Searches inside are under this watch, however deep they are."""
+    token = _watch.set(watch)
+    try:
+        yield watch
+    finally:
+        _watch.reset(token)
+
+
+def out_of_time() -> bool:
+    """Whether the watch, if there is one, says that it is time to end with the best so far."""
+    watch = _watch.get()
+    if watch is not None and time.monotonic() > watch.deadline:
+        watch.expired = True
+    return watch is not None and watch.expired
+
+
+def tell(text: str) -> None:
+    """Say where a search stands to who watches, if anybody does."""
+    watch = _watch.get()
+    if watch is not None and watch.listener is not None:
+        watch.listener(text)
 
 
 @dataclass(frozen=True)
@@ -70,12 +113,13 @@ class _Descent:
     def run(self, max_iter: int) -> Report:
         message = ""
         while not message and self.n_iter < max_iter:
-            message = self._iterate()
+            tell(f"step {self.n_iter}, objective {self.value:.6g}")
+            message = OUT_OF_TIME if out_of_time() else self._iterate()
         free = self.high > self.low
         return Report(
             x=self.x,
             value=self.value,
-            converged=message not in ("", _STUCK)
+            converged=message not in ("", _STUCK, OUT_OF_TIME)
             or self._projected_gradient() <= AS_GOOD_AS_ZERO * (1 + abs(self.value)),
             message=message or "the limit of iterations was reached",
             n_iter=self.n_iter,
@@ -150,12 +194,18 @@ _STUCK = "no step pays"
 def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: int) -> Report:
     """L-BFGS-B, for many unknowns."""
     low, high = bounds[:, 0], bounds[:, 1]
+
+    def stop_in_time(intermediate_result: object) -> None:
+        if out_of_time():
+            raise StopIteration
+
     result = scipy_minimize(
         objective,
         np.clip(x0, low, high),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
+        callback=stop_in_time,
         options={"maxiter": max_iter, "ftol": VALUE_TOLERANCE, "gtol": GRADIENT_TOLERANCE, "maxcor": 20},
     )
     free, gradient = high > low, _projected(result.x, result.jac, low, high)

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from quick import QuickScaleMixtureGP
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import kernels as sk
@@ -22,8 +23,8 @@ from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, Stude
 from biasgp.data import simulate
 from biasgp.kernels import Exponential, Linear, Matern52, SquaredExponential
 
-ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP, StudentTGP]
-# These two may say of a few dozen readings that they cannot tell.
+ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, QuickScaleMixtureGP, SparseBiasGP, StudentTGP]
+# The last three may say of a few dozen readings that they cannot tell.
 CAUTIOUS = pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
 every_estimator = pytest.mark.parametrize(
     "Estimator", [*ESTIMATORS[:3], *(pytest.param(Estimator, marks=CAUTIOUS) for Estimator in ESTIMATORS[3:])]

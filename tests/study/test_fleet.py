@@ -125,7 +125,7 @@ def test_killed_in_the_middle_it_goes_on(tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     done = store.read_bytes().count(b"\n")
-    assert 3 <= done
+    assert done >= 3
     found = fleet(readings(12), folder=tmp_path / "out")
     whole = fleet(readings(12), folder=tmp_path / "whole")
     columns = ["group", "status", "readings", "flagged", "noise_std"]

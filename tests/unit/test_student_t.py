@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student
 
-from biasgp import ConvergenceWarning
+from biasgp import ConvergenceWarning, HiddenOutliersWarning
 from biasgp.covariance.signed import signed_factor
-from biasgp.data import simulate
+from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
 from biasgp.models import laplace_t, student_t
@@ -337,6 +337,26 @@ def test_search_cut_short_warns(one_d):
     with pytest.warns(ConvergenceWarning):
         model = StudentTGP(max_iter=1).fit(one_d.X, one_d.y)
     assert not model.converged_
+
+
+def test_outliers_taken_for_gaussian_noise_are_warned_of():
+    data = simulate("1d", Scenario(0.45, 5.0, 5 / 12), n=100, n_test=5, random_state=1)
+    with pytest.warns(HiddenOutliersWarning, match=r"found to be Gaussian \(ν = 1e\+03\).*SparseBiasGP"):
+        StudentTGP().fit(data.X, data.y)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_that_is_gaussian_is_no_reason_to_warn(seed):
+    data = simulate("1d", Scenario(0.0, 5.0, 5 / 12), n=100, n_test=5, random_state=seed)
+    assert StudentTGP().fit(data.X, data.y).degrees_of_freedom_ > 5.0
+
+
+@pytest.mark.parametrize(("nu", "warns"), [(1000.0, True), (5.0, False)])
+def test_residuals_in_two_heaps_deny_gaussian_noise_only(rng, nu, warns):
+    heaps = rng.standard_normal(100) + 6.0 * (rng.random(100) < 0.4)
+    assert bool(student_t.hidden_outliers(heaps, nu)) == warns
+    assert not student_t.hidden_outliers(rng.standard_normal(100), nu)
+    assert not student_t.hidden_outliers(np.zeros(10), nu)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def rows_to_fit(readings: Readings, settings: Settings) -> tuple[Rows, Rows, int
     rng = np.random.default_rng(settings.seed)
     test = np.sort(rng.choice(kept, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
     train = np.setdiff1d(kept, test, assume_unique=True)
-    limit = settings.max_rows or _limit(len(readings.y))
+    limit = settings.max_rows or _limit(settings.method, len(readings.y))
     return spread(train, readings.X[train, 0], limit), test, len(train)
 
 
@@ -113,8 +113,15 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
     return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
 
-def _limit(n: int) -> int:
+def _limit(method: str, n: int) -> int:
+    if scales(method):
+        return n
     return int(np.clip(math.sqrt(PREDICTION_WORK / n), MIN_ROWS, MAX_ROWS))
+
+
+def scales(method: str) -> bool:
+    """Whether a method has an approximation for many readings."""
+    return "approximation" in inspect.signature(METHODS[method]).parameters
 
 
 def frame(readings: Readings, rows: Rows | Mask) -> pd.DataFrame:

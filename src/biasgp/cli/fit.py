@@ -67,7 +67,9 @@ def fit(
     max_rows: Annotated[
         int | None,
         typer.Option(
-            min=5, help="Fit to at most this many rows, evenly spread. Left out: 2,500.", rich_help_panel=MODEL
+            min=5,
+            help="Fit to at most this many rows, evenly spread. Left out: all (2,500 with ep, mcmc).",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     sep: Sep = None,
@@ -143,7 +145,8 @@ def fit_into(
 
 def _announce(readings: Readings, settings: Settings) -> None:
     """What was guessed, and what will be done to a table that is too large to fit whole."""
-    from biasgp.cli.analysis import rows_to_fit
+    from biasgp.cli.analysis import rows_to_fit, scales
+    from biasgp.estimators.base import EXACT_UP_TO
 
     remark(*readings.notes)
     rows, _, available = rows_to_fit(readings, settings)
@@ -151,6 +154,11 @@ def _announce(readings: Readings, settings: Settings) -> None:
         remark(
             f"{available:,} rows are too many to fit at once: the model will be fitted to {len(rows):,} of them, "
             f"evenly spread over {readings.names[0]!r}, and then predict and judge all. --max-rows changes that."
+        )
+    elif len(rows) > EXACT_UP_TO and scales(settings.method):
+        remark(
+            f"{len(rows):,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only, "
+            "which takes about a minute for every 200,000 rows. --max-rows fits to fewer."
         )
 
 

@@ -3,7 +3,8 @@
 from biasgp.estimators.constant_bias import ConstantBiasGP
 from biasgp.estimators.gaussian import GaussianGP
 from biasgp.estimators.random_bias import RandomBiasGP
+from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.student_t import StudentTGP
 
-__all__ = ["ConstantBiasGP", "GaussianGP", "RandomBiasGP", "SparseBiasGP", "StudentTGP"]
+__all__ = ["ConstantBiasGP", "GaussianGP", "RandomBiasGP", "ScaleMixtureGP", "SparseBiasGP", "StudentTGP"]

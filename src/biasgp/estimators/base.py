@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -13,12 +15,16 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
+from biasgp.covariance.blocks import MakePool, Threads
+from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import factorise
 from biasgp.covariance.threads import blas_threads_for
+from biasgp.estimators.progress import watching
 from biasgp.estimators.validation import (
     check_choice,
     check_kernel,
     check_noise_variance,
+    check_number,
     check_positive_integer,
     check_query,
     check_readings,
@@ -26,15 +32,27 @@ from biasgp.estimators.validation import (
     column_names,
 )
 from biasgp.kernels import Kernel
-from biasgp.messages import ConstantResponseWarning, ConvergenceWarning, JitterWarning, RunawayTuningWarning
+from biasgp.messages import (
+    ConstantResponseWarning,
+    ConvergenceWarning,
+    JitterWarning,
+    RunawayTuningWarning,
+    TimeLimitWarning,
+)
+from biasgp.models.large.posterior import VecchiaPosterior
+from biasgp.models.large.search import Scheme
 from biasgp.models.posterior import AveragedPosterior, Posterior
 from biasgp.models.support import log_normal
 from biasgp.models.transform_choice import RESPONSES, choose_transform
-from biasgp.optimize import Report
+from biasgp.optimize import OUT_OF_TIME, Report
 from biasgp.response import ScaledResponse, Scaling
 
 OUTLIER_SIZE = 2.5
 """A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
+
+APPROXIMATIONS = ("auto", "exact", "vecchia")
+EXACT_UP_TO = 1500
+"""Readings up to which "auto" is exact: from there on a robust fit would take minutes (benchmarks/large.py --auto)."""
 
 
 class ModelFit(Protocol):
@@ -45,7 +63,7 @@ class ModelFit(Protocol):
     @property
     def noise_variance(self) -> float: ...
     @property
-    def posterior(self) -> Posterior | AveragedPosterior: ...
+    def posterior(self) -> Posterior | AveragedPosterior | VecchiaPosterior: ...
     @property
     def report(self) -> Report: ...
 
@@ -56,12 +74,24 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     kernel: Any
     response: str
     max_iter: int
+    approximation: str = "exact"
+    neighbors: int = 20
+    max_time: float | None = None
+    verbose: bool = False
+    _make_pool: MakePool = staticmethod(Threads)
 
     @abstractmethod
     def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> ModelFit:
         """Fit the model to response.z, and set the attributes that are the model's own, in the user's units."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Self:
+    def _scheme(self, n: int) -> Scheme | None:
+        """How nearest neighbours are to be used for n readings; None for the exact model."""
+        check_choice("approximation", self.approximation, APPROXIMATIONS)
+        if self.approximation == "exact" or (self.approximation == "auto" and n <= EXACT_UP_TO):
+            return None
+        return Scheme(check_positive_integer("neighbors", self.neighbors), self._make_pool)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
         """Fit to readings y at the rows of X.
 
         Parameters
@@ -72,13 +102,16 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Readings, some of which may be outliers.
         noise_variance : array-like of shape (n_samples,), optional
             Known variance of each reading's error, in y's unit squared, added to the σ² that is learnt.
+        client : dask.distributed.Client, optional
+            Where the readings live during the fit, if nearest neighbours are used; the result is the same.
         """
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
         kernel = check_kernel(self.kernel)
         X_array, y_array = check_training(self, X, y)
         known = check_noise_variance(noise_variance, len(y_array))
-        with blas_threads_for(len(y_array)):
+        max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
+        with watching(max_time, self.verbose) as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform)
             if scaling.constant:
@@ -97,8 +130,26 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
         self.noise_variance_ = float(scaling.moments(np.zeros(1), np.array([model.noise_variance]))[1][0] ** 2)
         self.n_iter_ = max(1, model.report.n_iter)
+        if watch.expired:
+            warnings.warn(
+                f"The fit was ended after {max_time:g} s (max_time) with the best parameters so far.",
+                TimeLimitWarning,
+                stacklevel=2,
+            )
         self._warn_about(model)
         return self
+
+    @contextmanager
+    def _on(self, client: Any) -> Iterator[None]:
+        """Inside, blocks of readings live on the client's cluster."""
+        if client is None:
+            yield
+            return
+        self._make_pool = on_cluster(client)
+        try:
+            yield
+        finally:
+            del self._make_pool
 
     def _warn_about(self, model: ModelFit) -> None:
         runaway = getattr(model, "runaway", "")
@@ -108,7 +159,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 RunawayTuningWarning,
                 stacklevel=3,
             )
-        elif not model.report.converged:
+        elif not model.report.converged and model.report.message != OUT_OF_TIME:
             advice = (
                 f"Raise max_iter (now {self.max_iter})."
                 if model.report.n_iter >= self.max_iter

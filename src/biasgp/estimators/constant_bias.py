@@ -11,7 +11,10 @@ from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
+from biasgp.models.large import constant_bias as large
 from biasgp.response import ScaledResponse
+
+Fit = constant_bias.ConstantBiasFit | large.LargeConstantBiasFit
 
 
 class ConstantBiasGP(BaseGP):
@@ -35,6 +38,15 @@ class ConstantBiasGP(BaseGP):
         come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the covariance parameters.
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; with one less than there are readings it is exact.
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
@@ -65,6 +77,10 @@ class ConstantBiasGP(BaseGP):
         k: float | None = None,
         response: str = "identity",
         max_iter: int = 200,
+        approximation: str = "auto",
+        neighbors: int = 20,
+        max_time: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.response = response
@@ -72,27 +88,34 @@ class ConstantBiasGP(BaseGP):
         self.lam = lam
         self.k = k
         self.max_iter = max_iter
+        self.approximation = approximation
+        self.neighbors = neighbors
+        self.max_time = max_time
+        self.verbose = verbose
 
-    def _fit_model(
-        self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array
-    ) -> constant_bias.ConstantBiasFit:
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
         z, scale = response.z, response.scaling.scale
+        scheme = self._scheme(len(X))
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lam is not None and self.k is not None:
             raise ValueError("Give lam or k, not both: lam = k/σ.")
-        if self.lam is not None:
-            lam = check_number("lam", self.lam, above=0.0, inclusive=True) * scale
-            if lam == 0.0:
-                model = constant_bias.fit_unregularised(X, z, kernel, known, self.max_iter)
-            else:
-                model = constant_bias.fit(X, z, kernel, known, self.max_iter, lam=lam)
-        elif self.k is not None:
-            k = check_number("k", self.k, above=0.0)
-            model = constant_bias.fit(X, z, kernel, known, self.max_iter, k=k)
-        elif self.tuning == "paper":
+        lam = None if self.lam is None else check_number("lam", self.lam, above=0.0, inclusive=True) * scale
+        k = None if self.k is None else check_number("k", self.k, above=0.0)
+        paper = self.tuning == "paper" and k is None and lam is None
+        model: Fit
+        if scheme is not None:
+            if paper or lam == 0.0:
+                what = "lam=0" if lam == 0.0 else "tuning='paper'"
+                raise ValueError(
+                    f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings."
+                )
+            model = large.fit(X, z, kernel, known, self.max_iter, scheme, k=k, lam=lam)
+        elif lam == 0.0:
+            model = constant_bias.fit_unregularised(X, z, kernel, known, self.max_iter)
+        elif paper:
             model = constant_bias.alternate(X, z, kernel, known, self.max_iter)
         else:
-            model = constant_bias.fit(X, z, kernel, known, self.max_iter)
+            model = constant_bias.fit(X, z, kernel, known, self.max_iter, k=k, lam=lam)
         self.bias_ = response.bias(model.bias)
         self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
         self.k_ = model.k

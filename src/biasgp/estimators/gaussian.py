@@ -8,11 +8,14 @@ from biasgp._typing import Array
 from biasgp.estimators.base import BaseGP
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
+from biasgp.models.large import gaussian as large
 from biasgp.response import ScaledResponse
+
+Fit = gaussian.GaussianFit | large.LargeGaussianFit
 
 
 class GaussianGP(BaseGP):
-    """Exact Gaussian process regression, y = f(x) + ε; not robust.
+    """Gaussian process regression, y = f(x) + ε; not robust.
 
     Parameters
     ----------
@@ -23,6 +26,15 @@ class GaussianGP(BaseGP):
         come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the covariance parameters.
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; with one less than there are readings it is exact.
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
@@ -45,12 +57,31 @@ class GaussianGP(BaseGP):
     >>> mean, std = GaussianGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
     """
 
-    def __init__(self, kernel: Any = None, *, response: str = "identity", max_iter: int = 200) -> None:
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        response: str = "identity",
+        max_iter: int = 200,
+        approximation: str = "auto",
+        neighbors: int = 20,
+        max_time: float | None = None,
+        verbose: bool = False,
+    ) -> None:
         self.kernel = kernel
         self.response = response
         self.max_iter = max_iter
+        self.approximation = approximation
+        self.neighbors = neighbors
+        self.max_time = max_time
+        self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> gaussian.GaussianFit:
-        model = gaussian.fit(X, response.z, kernel, known, self.max_iter)
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
+        scheme = self._scheme(len(X))
+        model: Fit
+        if scheme is None:
+            model = gaussian.fit(X, response.z, kernel, known, self.max_iter)
+        else:
+            model = large.fit(X, response.z, kernel, known, self.max_iter, scheme)
         self.log_marginal_likelihood_ = model.log_likelihood + response.log_jacobian
         return model

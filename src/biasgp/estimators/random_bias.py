@@ -11,7 +11,10 @@ from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.kernels import Kernel
 from biasgp.models import random_bias
+from biasgp.models.large import random_bias as large
 from biasgp.response import ScaledResponse
+
+Fit = random_bias.RandomBiasFit | large.LargeRandomBiasFit
 
 
 class RandomBiasGP(BaseGP):
@@ -33,6 +36,15 @@ class RandomBiasGP(BaseGP):
         come back in y's units, but for kernel_, which is the covariance of the transformed f.
     max_iter : int
         Most iterations of the search for the parameters.
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; with one less than there are readings it is exact.
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
@@ -66,23 +78,36 @@ class RandomBiasGP(BaseGP):
         lambdas: tuple[float, float, float] | None = None,
         response: str = "identity",
         max_iter: int = 200,
+        approximation: str = "auto",
+        neighbors: int = 20,
+        max_time: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.response = response
         self.tuning = tuning
         self.lambdas = lambdas
         self.max_iter = max_iter
+        self.approximation = approximation
+        self.neighbors = neighbors
+        self.max_time = max_time
+        self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> random_bias.RandomBiasFit:
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
         z, scale = response.z, response.scaling.scale
+        scheme = self._scheme(len(X))
         check_choice("tuning", self.tuning, ("ml", "paper"))
-        if self.lambdas is not None:
-            lambdas = _check_lambdas(self.lambdas)
-            model = random_bias.fit(X, z, kernel, known, self.max_iter, lambdas=lambdas)
-        elif self.tuning == "paper":
+        lambdas = None if self.lambdas is None else _check_lambdas(self.lambdas)
+        paper = self.tuning == "paper" and lambdas is None
+        model: Fit
+        if scheme is not None:
+            if paper:
+                raise ValueError("tuning='paper' has no nearest-neighbour form: pass approximation='exact'.")
+            model = large.fit(X, z, kernel, known, self.max_iter, scheme, lambdas=lambdas)
+        elif paper:
             model = random_bias.alternate(X, z, kernel, known, self.max_iter)
         else:
-            model = random_bias.fit(X, z, kernel, known, self.max_iter)
+            model = random_bias.fit(X, z, kernel, known, self.max_iter, lambdas=lambdas)
         self.bias_ = response.bias(model.bias)
         self.bias_variance_ = model.bias_variance * scale**2
         self.mean_bias_ = model.mean_bias * scale

@@ -15,8 +15,11 @@ from biasgp.estimators.base import BaseGP, ModelFit
 from biasgp.estimators.validation import check_query, check_readings
 from biasgp.kernels import Kernel
 from biasgp.models import sparse_bias
+from biasgp.models.large import sparse_bias as large
 from biasgp.models.support import log_normal
 from biasgp.response import ScaledResponse
+
+Fit = sparse_bias.SparseBiasFit | large.LargeSparseFit
 
 
 class SparseBiasGP(BaseGP):
@@ -37,6 +40,15 @@ class SparseBiasGP(BaseGP):
         Most iterations of the final search for the covariance parameters.
     random_state : int
         Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; flagged readings are none.
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
@@ -74,16 +86,34 @@ class SparseBiasGP(BaseGP):
     """
 
     def __init__(
-        self, kernel: Any = None, *, response: str = "identity", max_iter: int = 200, random_state: int = 0
+        self,
+        kernel: Any = None,
+        *,
+        response: str = "identity",
+        max_iter: int = 200,
+        random_state: int = 0,
+        approximation: str = "auto",
+        neighbors: int = 20,
+        max_time: float | None = None,
+        verbose: bool = False,
     ) -> None:
         self.kernel = kernel
         self.response = response
         self.max_iter = max_iter
         self.random_state = random_state
+        self.approximation = approximation
+        self.neighbors = neighbors
+        self.max_time = max_time
+        self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> sparse_bias.SparseBiasFit:
+    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
         rng = np.random.default_rng(self.random_state)
-        model = sparse_bias.fit(X, response.z, kernel, known, self.max_iter, rng)
+        scheme = self._scheme(len(X))
+        model: Fit
+        if scheme is None:
+            model = sparse_bias.fit(X, response.z, kernel, known, self.max_iter, rng)
+        else:
+            model = large.fit(X, response.z, kernel, known, self.max_iter, rng, scheme)
         moments = model.moments
         self.outlier_probability_ = moments.probability
         self.outlier_mask_ = moments.probability > 0.5

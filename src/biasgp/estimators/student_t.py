@@ -13,7 +13,7 @@ from biasgp._typing import Array
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP, ModelFit
 from biasgp.estimators.validation import check_choice, check_number, check_query, check_readings
 from biasgp.kernels import Kernel
-from biasgp.messages import ConvergenceWarning
+from biasgp.messages import ConvergenceWarning, HiddenOutliersWarning
 from biasgp.models import student_t
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
@@ -130,6 +130,7 @@ class StudentTGP(BaseGP):
         self.inference_, self.fraction_ = model.inference, model.fraction
         self.n_sweeps_ = model.n_sweeps
         self.converged_ = model.report.converged and not model.trouble
+        warn_of_hidden_outliers(z - model.marginals.mean, model.nu if nu is None else 0.0, stacklevel=4)
         return model
 
     def _warn_about(self, model: ModelFit) -> None:
@@ -158,3 +159,15 @@ class StudentTGP(BaseGP):
         z = self._scaling.forward(readings)
         density = tilt(z, mean, variance, self._scaled_noise_variance, self.degrees_of_freedom_).log_normaliser
         return np.asarray(density + self._scaling.log_slope(readings))
+
+
+def warn_of_hidden_outliers(residuals: Array, nu: float, stacklevel: int) -> None:
+    """Warn where ν was learnt to be large and the residuals say otherwise."""
+    found = student_t.hidden_outliers(residuals, nu)
+    if found:
+        warnings.warn(
+            f"{found}: outliers may have been taken for noise, as where they are many and lie on one side. Compare "
+            "with SparseBiasGP.",
+            HiddenOutliersWarning,
+            stacklevel=stacklevel,
+        )

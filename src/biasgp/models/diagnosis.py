@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.messages import (
     AmbiguousOutliersWarning,
     BoundWarning,
@@ -22,6 +22,7 @@ TAIL_SIGMAS = 5.0
 TOO_MANY, MANY, NOISELESS = 0.45, 0.1, 1e-4
 """More than the first share flagged is suspect; more than the second too, if the noise variance left is below the third
 (in units of y's robust variance)."""
+ENOUGH_TO_TELL = 5000
 CLUSTER_SIGMAS, CLUSTER_MIN = 4.0, 5
 
 
@@ -35,7 +36,16 @@ class Finding:
 
 def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Finding]:
     """Look at the residuals, the flags and the parameters; `bounded` names those that sit on their lowest value."""
-    found = [_heavy_tail(support), _overflagging(support), _clusters(support)]
+    flagged = support.labels > 0
+    noise = float(support.clean_noise.min())
+    return findings(standardised_residuals(support), flagged, _nearest_flagged(support), noise, bounded, n_rivals)
+
+
+def findings(
+    residuals: Array, flagged: Mask, together: Mask, noise: float, bounded: list[str], n_rivals: int
+) -> list[Finding]:
+    """From the clean readings' standardised residuals, and whether each flagged one's nearest neighbour is flagged."""
+    found = [_heavy_tail(residuals), _overflagging(flagged, noise), _clusters(flagged, together)]
     if bounded:
         found.append(
             Finding(
@@ -64,9 +74,9 @@ def standardised_residuals(support: Support) -> Array:
     return np.asarray(alpha[clean] / np.sqrt(precision[clean]))
 
 
-def _heavy_tail(support: Support) -> Finding | None:
-    residuals = standardised_residuals(support)
-    n = len(residuals)
+def _heavy_tail(residuals: Array) -> Finding | None:
+    # Among very many readings a departure too small to matter would show.
+    n = min(len(residuals), ENOUGH_TO_TELL)
     if n < 20 or residuals.std() == 0.0:
         return None
     centred = (residuals - residuals.mean()) / residuals.std()
@@ -81,9 +91,8 @@ def _heavy_tail(support: Support) -> Finding | None:
     )
 
 
-def _overflagging(support: Support) -> Finding | None:
-    share = float(np.mean(support.labels > 0))
-    noise = float(support.clean_noise.min())
+def _overflagging(flagged: Mask, noise: float) -> Finding | None:
+    share = float(np.mean(flagged))
     if share <= TOO_MANY and (share <= MANY or noise > NOISELESS):
         return None
     return Finding(
@@ -93,16 +102,21 @@ def _overflagging(support: Support) -> Finding | None:
     )
 
 
-def _clusters(support: Support) -> Finding | None:
-    """Whether the nearest neighbour (by correlation of f) of a flagged reading is flagged more often than by chance."""
+def _nearest_flagged(support: Support) -> Mask:
+    """Whether the nearest neighbour (by correlation of f) of each flagged reading is flagged."""
     flagged = support.labels > 0
+    scale = np.sqrt(support.C.diagonal())
+    correlation = support.C[flagged] / np.outer(scale[flagged], scale)
+    correlation[np.arange(len(correlation)), np.flatnonzero(flagged)] = -np.inf
+    return np.asarray(flagged[correlation.argmax(axis=1)])
+
+
+def _clusters(flagged: Mask, nearest_flagged: Mask) -> Finding | None:
+    """Whether a flagged reading's nearest neighbour is flagged more often than by chance."""
     n_out, n = int(flagged.sum()), len(flagged)
     if n_out < CLUSTER_MIN:
         return None
-    scale = np.sqrt(support.C.diagonal())
-    correlation = support.C[flagged] / np.outer(scale[flagged], scale)
-    correlation[np.arange(n_out), np.flatnonzero(flagged)] = -np.inf
-    together = float(np.mean(flagged[correlation.argmax(axis=1)]))
+    together = float(np.mean(nearest_flagged))
     chance = (n_out - 1) / (n - 1)
     if together <= chance + CLUSTER_SIGMAS * np.sqrt(chance * (1.0 - chance) / n_out):
         return None

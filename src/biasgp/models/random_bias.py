@@ -15,6 +15,7 @@ included, is what `tuning="ml"` does. (The last two terms are the paper's 𝓡�
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.special import gammaln, psi
@@ -31,6 +32,9 @@ from biasgp.optimize import Report, minimize
 SHAPE_RANGE = (0.25, 200.0)
 SCALE_RANGE = (1e-8, 1e4)
 PAPER_STEP, MAX_ALTERNATIONS = 10.0, 20
+
+Lambdas = tuple[float, float | None, float | None]
+"""(λ₁, λ₂, λ₃); those that are None are to be found."""
 
 
 @dataclass(frozen=True)
@@ -50,36 +54,50 @@ class RandomBiasFit:
     runaway: str = ""
 
 
+class Solver(Protocol):
+    """A covariance that can be solved with."""
+
+    def solve(self, b: Array) -> Array: ...
+
+
 class RegularisedLikelihood:
     """RL₂ with μ profiled out, plus the bracket above, and the gradient in (θ, log τ̃², log λ₂, log λ₃)."""
 
     def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lambda_mean: float) -> None:
         self.X, self.y, self.kernel, self.known, self.lambda_mean = X, y, kernel, known, lambda_mean
 
-    def level(self, K: DenseCovariance) -> float:
+    def level(self, K: Solver) -> float:
         """μ that minimises RL₂."""
         Q1 = K.solve(np.ones_like(self.y))
         return float(Q1 @ self.y / (Q1.sum() + 2.0 * self.lambda_mean))
+
+    def gaussian(self, kernel: Kernel, noise: Array) -> tuple[float, float, Array, Array]:
+        """μ; −log N(y; μ1, C + noise), and its gradient in the kernel's theta and in each noise variance."""
+        K = DenseCovariance(kernel, self.X, noise)
+        mu = self.level(K)
+        residual = self.y - mu
+        alpha = K.solve(residual)
+        value = 0.5 * float(len(self.y) * LOG_2PI + K.logdet + residual @ alpha)
+        return mu, value, *K.gradient(alpha)
 
     def split(self, x: Array) -> tuple[Array, Array, float, float]:
         """θ, τ̃², λ₂, λ₃."""
         n = len(self.y)
         return x[: -n - 2], np.exp(x[-n - 2 : -2]), float(np.exp(x[-2])), float(np.exp(x[-1]))
 
+    def penalty(self, mu: float, variances: Array, shape: float, scale: float) -> float:
+        """RL₂ less the density, plus the bracket above."""
+        A = shape + 0.5
+        bracket = A * np.log(A) - A - gammaln(A) + gammaln(shape)
+        prior = (shape * np.log(variances / scale) + scale / variances).sum() + len(self.y) * bracket
+        return float(prior) + (self.lambda_mean * mu**2 if mu else 0.0)
+
     def __call__(self, x: Array) -> tuple[float, Array]:
         theta, variances, shape, scale = self.split(x)
         n = len(self.y)
-        K = DenseCovariance(self.kernel.with_theta(theta), self.X, variances + self.known)
-        mu = self.level(K)
-        residual = self.y - mu
-        alpha = K.solve(residual)
-        value = 0.5 * (n * LOG_2PI + K.logdet + residual @ alpha)
-        value += (self.lambda_mean * mu**2 if mu else 0.0) + (
-            shape * np.log(variances / scale) + scale / variances
-        ).sum()
+        mu, value, by_theta, by_noise = self.gaussian(self.kernel.with_theta(theta), variances + self.known)
+        value += self.penalty(mu, variances, shape, scale)
         A = shape + 0.5
-        value += n * (A * np.log(A) - A - gammaln(A) + gammaln(shape))
-        by_theta, by_noise = K.gradient(alpha)
         by_shape = shape * (np.log(variances / scale).sum() + n * (np.log(A) - psi(A) + psi(shape)))
         by_scale = (scale / variances).sum() - n * shape
         by_variances = variances * by_noise + shape - scale / variances
@@ -106,10 +124,14 @@ def fit(
 def _start(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Array:
     """Parameters at the constant bias fit, each τ̃² as a Student-t of ν = 3 would have it there."""
     cob = constant_bias.fit(X, y, kernel, known, max_iter)
-    shape, scale = 1.5, 1.5 * cob.noise_variance
-    residual = y - cob.posterior.mean(X)
+    return start_at(cob.kernel, cob.noise_variance, y - cob.posterior.mean(X))
+
+
+def start_at(kernel: Kernel, noise_variance: float, residual: Array) -> Array:
+    """Parameters at a fit with these residuals, each τ̃² as a Student-t of ν = 3 would have it there."""
+    shape, scale = 1.5, 1.5 * noise_variance
     variances = (scale + 0.5 * residual**2) / (shape + 0.5)
-    return np.concatenate([cob.kernel.theta, np.log(variances), np.log([shape, scale])])
+    return np.concatenate([kernel.theta, np.log(variances), np.log([shape, scale])])
 
 
 def _minimise(
@@ -119,24 +141,30 @@ def _minimise(
     known: Array,
     x: Array,
     max_iter: int,
-    lambdas: tuple[float, float | None, float | None],
+    lambdas: Lambdas,
 ) -> RandomBiasFit:
     """From x, for the given λs; those that are None are found as well."""
     objective = RegularisedLikelihood(X, y, kernel, known, lambdas[0])
+    bounds = parameter_bounds(X, y, kernel, lambdas)
+    report = minimize(objective, x, bounds, max_iter)
+    return _at(X, y, known, objective, report, bounds)
+
+
+def parameter_bounds(X: Array, y: Array, kernel: Kernel, lambdas: Lambdas) -> Array:
+    """Bounds of (θ, log τ̃², log λ₂, log λ₃); a λ that is given stays there."""
     variance = max(1.0, float(np.var(y)))
     ranges = [SHAPE_RANGE, SCALE_RANGE]
     for i, value in enumerate(lambdas[1:]):
         if value is not None:
             ranges[i] = (value, value)
-    bounds = np.vstack(
+    highest = 1e3 * max(variance, float(np.abs(y).max()) ** 2)
+    return np.vstack(
         [
             covariance_bounds(kernel, X, y)[:-1],
-            np.log(np.tile([NOISE_RANGE[0], 1e3 * max(variance, float(np.abs(y).max()) ** 2)], (len(y), 1))),
+            np.log(np.tile([NOISE_RANGE[0], highest], (len(y), 1))),
             np.log(ranges),
         ]
     )
-    report = minimize(objective, x, bounds, max_iter)
-    return _at(X, y, known, objective, report, bounds)
 
 
 def _at(

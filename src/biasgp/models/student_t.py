@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
+from scipy.stats import shapiro
 
 from biasgp._typing import Array
 from biasgp.covariance.signed import SignedFactor
@@ -26,11 +27,18 @@ from biasgp.optimize import Report, minimize
 NU_START, NU_RANGE = 2.0, (1.0, 1e3)
 FALLBACK_FRACTION = 0.5
 """EP that does not converge is tried again with this fraction, which is more stable."""
+BY_NU = 0.05
+"""Curvature of −log Z in log ν that a reading adds, roughly, for ν of a few."""
 UNREACHABLE = 1e3
 """Where the approximation does not exist the objective is this much above the best seen."""
 MAX_FAILURES = 6
 HOPELESS = 50.0
 """This many nats below the best seen, EP need not converge: a line search will turn back anyway."""
+NEAR_GAUSSIAN, DENIED = 30.0, 1e-4
+"""A t of more degrees of freedom than the first is as good as Gaussian; residuals whose normality has a p-value below
+the second deny it."""
+ENOUGH_TO_TELL = 5000
+"""Among more residuals a departure too small to matter would show."""
 SEARCH_TOLERANCE, FINAL_TOLERANCE = 3e-4, 1e-6
 """Of EP. log Z is stationary in the sites, so it is far more accurate than they are while a search goes on."""
 
@@ -258,13 +266,15 @@ def fit(
     scale2 = max(cob.noise_variance, 0.3 * float(np.median(known)))
     x = np.concatenate([cob.kernel.theta, np.log([scale2, NU_START if nu is None else nu])])
     bounds = np.vstack([covariance_bounds(kernel, X, y), np.log([NU_RANGE if nu is None else (nu, nu)])])
+    curvature = _curvature(cob.report, len(y))
     fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
     with blas_threads_for(len(y)):
         for tried in fractions:
-            found = _search(EPEvidence(X, y, kernel, known, mean, tried), x, bounds, max_iter)
+            found = _search(EPEvidence(X, y, kernel, known, mean, tried), x, bounds, max_iter, curvature)
             if found is not None:
                 return found
-        found = _search(LaplaceEvidence(X, y, kernel, known, mean), x, bounds, max_iter)
+        # Laplace's evidence is not smooth enough for another model's curvature to help.
+        found = _search(LaplaceEvidence(X, y, kernel, known, mean), x, bounds, max_iter, None)
     if found is None:
         raise ArithmeticError(
             "Neither EP nor Laplace's approximation found a posterior for these readings. Look for inputs or responses "
@@ -277,24 +287,35 @@ def fit(
     return found
 
 
-def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int) -> StudentTFit | None:
+def _curvature(report: Report, n: int) -> Array | None:
+    """That of the constant bias search in (θ, log σ²), for want of the t's own, and about what it is in log ν."""
+    if report.curvature is None:
+        return None
+    curvature = np.diag(np.full(len(report.x), BY_NU * n))
+    curvature[:-1, :-1] = report.curvature[:-1, :-1]
+    return curvature
+
+
+def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int, curvature: Array | None) -> StudentTFit | None:
     """Minimise from x, and the model there.
 
-    L-BFGS takes the gradient itself for its first step, which may be far too long. In units in which the gradient is
-    the step's square root that step has length 1.
+    Without a curvature the first step has the gradient's length, which may be far too long. In units in which the
+    gradient is the step's square root it has length 1.
     """
     first = evidence(x)
-    unit = np.sqrt(max(1.0, float(np.linalg.norm(first[1]))))
+    unit = 1.0 if curvature is not None else np.sqrt(max(1.0, float(np.linalg.norm(first[1]))))
 
     def scaled(u: Array) -> tuple[float, Array]:
         value, gradient = first if np.array_equal(u, x * unit) else evidence(u / unit)
         return value, gradient / unit
 
     try:
-        report = minimize(scaled, x * unit, bounds * unit, max_iter)
+        report = minimize(scaled, x * unit, bounds * unit, max_iter, curvature)
     except TooManyFailures:
         return evidence.broken_down()
-    return evidence.at(replace(report, x=report.x / unit))
+    # A search that is stuck before its time is at the edge of where the approximation is of use.
+    broken = evidence.broken_down() if not report.converged and report.n_iter < max_iter else None
+    return broken or evidence.at(replace(report, x=report.x / unit))
 
 
 def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
@@ -310,3 +331,17 @@ def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
     outside = ndtr(low) + ndtr(-high)
     density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
     return outside, residual * outside + spread * (density[1] - density[0])
+
+
+def hidden_outliers(residuals: Array, nu: float) -> str:
+    """What speaks against noise that was found to be Gaussian; empty where nothing does, or where it was not.
+
+    The t is symmetric with one mode. Outliers that are many and on one side fit it worse than one wide Gaussian does.
+    """
+    if nu < NEAR_GAUSSIAN or np.ptp(residuals) <= 0.0:
+        return ""
+    some = residuals[:: -(-len(residuals) // ENOUGH_TO_TELL)]
+    p = float(shapiro(some).pvalue)
+    if p >= DENIED:
+        return ""
+    return f"The noise was found to be Gaussian (ν = {nu:.3g}), but the residuals are not (Shapiro–Wilk p = {p:.1g})"

@@ -1,0 +1,47 @@
+"""Progress of a fit, and its limit in time: rich on a terminal, log records elsewhere, nothing unless asked."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from biasgp.optimize import Watch, watched
+
+LOGGER = logging.getLogger("biasgp")
+
+
+@contextmanager
+def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
+    """A fit inside ends after max_time seconds with its best so far, and shows where it stands if verbose."""
+    deadline = np.inf if max_time is None else time.monotonic() + max_time
+    with _listener(verbose) as listener, watched(Watch(deadline, listener)) as watch:
+        yield watch
+
+
+@contextmanager
+def _listener(verbose: bool) -> Iterator[Callable[[str], None] | None]:
+    if not verbose:
+        yield None
+        return
+    console = _terminal()
+    if console is None:
+        yield LOGGER.info
+        return
+    start = time.monotonic()
+    with console.status("fitting") as status:
+        yield lambda text: status.update(f"fitting, {time.monotonic() - start:.0f} s: {text}")
+
+
+def _terminal() -> Any:
+    """A rich console on a terminal, or None where there is no rich or no terminal."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    console = Console(stderr=True)
+    return console if console.is_terminal else None

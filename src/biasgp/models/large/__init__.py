@@ -1,0 +1,1 @@
+"""The models on nearest-neighbour covariances: the same results, from readings by the million."""

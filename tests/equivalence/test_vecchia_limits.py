@@ -1,0 +1,105 @@
+"""With all other readings as neighbours, nearest neighbours are no approximation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP
+from biasgp.covariance.vecchia import Vecchia
+from biasgp.data import simulate
+from biasgp.kernels import Matern32, SquaredExponential
+from biasgp.models import constant_bias, gaussian, random_bias
+from biasgp.models.large import constant_bias as large_constant
+from biasgp.models.large import gaussian as large_gaussian
+from biasgp.models.large import random_bias as large_random
+from biasgp.models.large.posterior import VecchiaPosterior
+from biasgp.models.posterior import Posterior
+from biasgp.response import Scaling
+
+KERNELS = [Matern32(ard=True), SquaredExponential()]
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    data = simulate("1d", 5, n=90, n_test=20, random_state=2)
+    rng = np.random.default_rng(0)
+    second = rng.uniform(size=(110, 1))
+    data_X = np.hstack([data.X, second[:90]])
+    return data_X, Scaling.of(data.y).forward(data.y), np.hstack([data.X_test, second[90:]])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_likelihood_gradient_and_posterior(table, kernel):
+    X, y, X_test = table
+    kernel, known = kernel.bind(X), np.linspace(0.0, 0.1, len(y))
+    x = np.append(kernel.theta, np.log(0.1))
+    vecchia = Vecchia(kernel, X, len(y) - 1)
+    value, gradient = gaussian.Likelihood(X, y, kernel, known)(x)
+    found = large_gaussian.Likelihood(vecchia, y, kernel, known)(x)
+    assert found[0] == pytest.approx(value, abs=1e-8)
+    np.testing.assert_allclose(found[1], gradient, atol=1e-8)
+    exact = Posterior.of(kernel, X, 0.1 + known, y)
+    near = VecchiaPosterior.of(kernel, X, 0.1 + known, y, len(y))
+    for a, b in zip(exact.mean_and_variance(X_test), near.mean_and_variance(X_test), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-8)
+    for a, b in zip(exact.mean_and_covariance(X_test), near.mean_and_covariance(X_test), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("lam", [None, 3.0])
+def test_constant_bias_at_the_same_parameters(table, kernel, lam):
+    X, y, _ = table
+    kernel, known = kernel.bind(X), np.zeros(len(y))
+    x = np.concatenate([kernel.theta, np.log([0.1, 0.8])])
+    dense = constant_bias.RegularisedLikelihood(X, y, kernel, known, lam, (1.0, 0.7))
+    sparse = large_constant.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), y, kernel, known, lam, (1.0, 0.7))
+    (value, gradient), found = dense(x), sparse(x)
+    assert found[0] == pytest.approx(value, abs=1e-8)
+    np.testing.assert_allclose(found[1], gradient, atol=1e-7)
+    np.testing.assert_allclose(sparse.profile(x)[2].delta, dense.profile(x)[2].delta, atol=1e-8)
+    assert sparse.profile(x)[2].optimality <= 1e-9
+    dense.rebalance(x)
+    sparse.rebalance(x)
+    assert sparse.sides == pytest.approx(dense.sides)
+
+
+@pytest.mark.parametrize("lambda_mean", [1.0, np.inf])
+def test_random_bias_at_the_same_parameters(table, lambda_mean):
+    X, y, _ = table
+    kernel, known = Matern32().bind(X), np.full(len(y), 0.01)
+    x = np.concatenate([kernel.theta, np.linspace(-3.0, 0.0, len(y)), np.log([1.5, 0.2])])
+    dense = random_bias.RegularisedLikelihood(X, y, kernel, known, lambda_mean)
+    sparse = large_random.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), X, y, kernel, known, lambda_mean)
+    (value, gradient), found = dense(x), sparse(x)
+    assert found[0] == pytest.approx(value, abs=1e-8)
+    np.testing.assert_allclose(found[1], gradient, atol=1e-8)
+
+
+@pytest.mark.parametrize("Estimator", [GaussianGP, ConstantBiasGP, RandomBiasGP])
+def test_whole_fits_end_at_the_same_place(table, Estimator):
+    X, y, X_test = table
+    options = {"k": 1.0} if Estimator is ConstantBiasGP else {}  # the balance of its sides is not a smooth choice
+    exact, near = (
+        Estimator(Matern32(), approximation=approximation, neighbors=len(y) - 1, **options).fit(X, y)
+        for approximation in ("exact", "vecchia")
+    )
+    # Two searches from different starts stop where nothing is to be gained: at the same height, not the same digits.
+    np.testing.assert_allclose(near.predict(X_test), exact.predict(X_test), atol=0.05)
+    if Estimator is GaussianGP:
+        assert near.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, abs=0.01)
+    else:
+        assert exact.objective_ - 0.5 < near.objective_ < exact.objective_ + 0.02
+
+
+def test_random_bias_by_turns_ends_where_the_joint_search_does(table):
+    X, y, _ = table
+    kernel, known = Matern32().bind(X), np.zeros(len(y))
+    exact = random_bias.fit(X, y, kernel, known, 200)
+    sparse = large_random.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), X, y, kernel, known, np.inf)
+    bounds = random_bias.parameter_bounds(X, y, kernel, (np.inf, None, None))
+    start = exact.report.x + 0.3 * np.random.default_rng(0).standard_normal(len(exact.report.x))
+    report = large_random.alternate(sparse, np.clip(start, *bounds.T), bounds, 200)
+    assert report.converged
+    assert exact.objective - 0.5 < report.value < exact.objective + 0.02

@@ -1,0 +1,250 @@
+"""The nearest-neighbour covariance: neighbours, blocks, density, gradient, factor, predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+from sklearn.gaussian_process.kernels import RBF
+
+from biasgp.covariance import local
+from biasgp.covariance.blocks import Threads, make_blocks
+from biasgp.covariance.kriging import Surroundings, krige, tree_of
+from biasgp.covariance.neighbours import FIRST, first_where, nearest, ordering, predecessors, spread_ties
+from biasgp.covariance.paired import Nearness, batch
+from biasgp.covariance.vecchia import Vecchia
+from biasgp.kernels import (
+    Constant,
+    Exponential,
+    Linear,
+    Matern32,
+    Matern52,
+    Periodic,
+    SquaredExponential,
+    as_kernel,
+)
+from biasgp.messages import CovarianceError
+
+KERNELS = {
+    "squared exponential": SquaredExponential(ard=True),
+    "exponential": Exponential(),
+    "Matérn 3/2": Matern32(ard=True),
+    "Matérn 5/2": Matern52().on(1),
+    "sum": Matern32(ard=True) + Linear(ard=True) * Constant(),
+    "periodic": Periodic(period=0.7, ard=True) + Linear(),
+    "periodic product": Periodic(period=0.7) * Exponential(),
+    "scikit-learn's": RBF(0.5),
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def data(n: int = 120, d: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.uniform(size=(n, d)), rng.standard_normal(n), 0.1 + rng.uniform(0.0, 0.3, n)
+
+
+def bound(name: str, X: np.ndarray):
+    return as_kernel(KERNELS[name]).bind(X)
+
+
+@every_kernel
+def test_batches_of_small_matrices_are_the_kernels_own(name):
+    X, *_ = data(24)
+    kernel, P = bound(name, X), X.reshape(4, 6, 2)
+    C, pullback = batch(kernel, P)
+    np.testing.assert_allclose(C, [kernel(points) for points in P], atol=1e-12)
+    W = np.random.default_rng(0).standard_normal(C.shape)
+    W = W + W.transpose(0, 2, 1)
+    expected = sum(kernel.vjp(points)[1](weights) for points, weights in zip(P, W, strict=True))
+    np.testing.assert_allclose(pullback(W), expected, rtol=1e-8, atol=1e-9)
+
+
+@every_kernel
+def test_gradient_is_that_of_the_value(name):
+    X, y, noise = data()
+    kernel = bound(name, X)
+    vecchia = Vecchia(kernel, X, 8)
+    _, by_theta, by_noise = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
+
+    def value(theta, noise=noise):
+        return vecchia.negative_log_density(kernel.with_theta(theta), y, noise)[0]
+
+    step, theta = 1e-5, kernel.theta
+    for i, unit in enumerate(np.eye(len(theta))):
+        numerical = (value(theta + step * unit) - value(theta - step * unit)) / (2.0 * step)
+        assert by_theta[i] == pytest.approx(numerical, rel=1e-5, abs=1e-5)
+    for i in (0, 57):
+        unit = step * np.eye(len(y))[i]
+        numerical = (value(theta, noise + unit) - value(theta, noise - unit)) / (2.0 * step)
+        assert by_noise[i] == pytest.approx(numerical, rel=1e-4, abs=1e-4)
+    total = vecchia.negative_log_density(kernel, y, noise)[2]
+    assert total == pytest.approx([by_noise.sum()])
+
+
+@pytest.mark.parametrize("name", ["squared exponential", "exponential", "Matérn 3/2", "Matérn 5/2"])
+def test_without_numba_the_result_is_the_same(name, monkeypatch):
+    pytest.importorskip("numba")
+    X, y, noise = data()
+    kernel = bound(name, X)
+    vecchia = Vecchia(kernel, X, 9)
+
+    def results():
+        found = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
+        return [*found, vecchia.factor(kernel, noise).R.toarray()]
+
+    fast = results()
+    monkeypatch.setattr(local, "compiled", lambda: None)
+    for a, b in zip(fast, results(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-10)
+
+
+def test_the_factor_is_that_of_the_density():
+    X, y, noise = data()
+    kernel = Matern32().bind(X)
+    vecchia = Vecchia(kernel, X, 10)
+    factor = vecchia.factor(kernel, noise)
+    Q = factor.R.toarray().T @ factor.R.toarray()
+    assert factor.logdet == pytest.approx(-np.linalg.slogdet(Q)[1])
+    np.testing.assert_allclose(factor.solve(y), Q @ y)
+    np.testing.assert_allclose(factor.inverse_diagonal(), Q.diagonal())
+    value = vecchia.negative_log_density(kernel, y, noise)[0]
+    assert value == pytest.approx(0.5 * (len(y) * np.log(2 * np.pi) + factor.logdet + y @ factor.solve(y)))
+    residual, variance = factor.leave_one_out(y)
+    i = 7
+    others = np.arange(len(y)) != i
+    # A Gaussian with precision Q: the mean of one given the rest is −Q₍ᵢ,₋ᵢ₎y₋ᵢ/Qᵢᵢ.
+    assert y[i] - residual[i] == pytest.approx(-Q[i, others] @ y[others] / Q[i, i])
+    assert variance[i] == pytest.approx(1.0 / Q[i, i])
+
+
+def test_blocks_threads_and_row_order_do_not_matter(monkeypatch):
+    X, y, noise = data(6000)
+    kernel = Matern32(length_scale=0.3).bind(X)
+    vecchia = Vecchia(kernel, X, 10)
+    assert len(vecchia.blocks) > 2
+    value, by_theta, by_noise = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    assert vecchia.negative_log_density(kernel, y, noise)[0] == value
+    shuffled = np.random.default_rng(0).permutation(len(y))
+    again = Vecchia(kernel, X[shuffled], 10).negative_log_density(kernel, y[shuffled], noise[shuffled], each_noise=True)
+    assert again[0] == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(again[1], by_theta, rtol=1e-8)
+    np.testing.assert_allclose(again[2], by_noise[shuffled], rtol=1e-6, atol=1e-9)
+
+
+def test_a_share_of_the_terms_estimates_the_sum():
+    X, y, noise = data(3000)
+    kernel = Matern32(length_scale=0.3).bind(X)
+    whole = Vecchia(kernel, X, 10).negative_log_density(kernel, y, noise)[0]
+    some = Vecchia(kernel, X, 10, share=0.3)
+    assert some.negative_log_density(kernel, y, noise)[0] == pytest.approx(whole, rel=0.1)
+    with pytest.raises(RuntimeError, match="share"):
+        some.factor(kernel, noise)
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 2), (FIRST + 2000, 2), (2500, 4)])
+def test_predecessors_are_the_nearest_before(n, d):
+    coordinates = np.random.default_rng(0).uniform(size=(n, d))
+    m = 7
+    found = predecessors(coordinates, m)
+    for i in (0, 1, 5, n // 2, n - 1):
+        gaps = np.linalg.norm(coordinates[:i] - coordinates[i], axis=1)
+        expected = np.argsort(gaps)[:m]
+        assert found[i, : len(expected)].tolist() == expected.tolist()
+        assert (found[i, len(expected) :] == -1).all()
+    some = np.array([3, n // 3, n - 2])
+    assert (predecessors(coordinates, m, some) == found[some]).all()
+
+
+def test_streams_go_in_their_own_order():
+    x = np.array([[3.0], [1.0], [2.0]])
+    assert ordering(x).tolist() == [1, 2, 0]
+    assert predecessors(np.sort(x, axis=0), 2).tolist() == [[-1, -1], [0, -1], [1, 0]]
+
+
+def test_first_where_keeps_the_order():
+    near = np.array([[4, 2, 9, 1], [5, 6, 7, 8]])
+    keep = np.array([[True, False, True, True], [False, False, False, True]])
+    assert first_where(near, keep, 2).tolist() == [[4, 9], [8, -1]]
+
+
+def test_equal_points_do_not_slow_the_search_down():
+    coordinates = np.zeros((50_000, 2))
+    coordinates[::2, 0] = 1.0
+    tree = cKDTree(spread_ties(coordinates))
+    found = nearest(tree, coordinates[:2000], 5)
+    assert (coordinates[found, 0] == coordinates[:2000, :1]).all()
+
+
+def test_nearness_of_kernels():
+    X, *_ = data(50, 3)
+    X[:, 2] = 1.0
+    kernel = Matern32(length_scale=(0.1, 2.0, 1.0), ard=True).bind(X)
+    nearness = Nearness.of(kernel, X)
+    coordinates = nearness.coordinates(X)
+    assert coordinates.shape == (50, 2)  # the third input never varies
+    expected = np.linalg.norm((X[0] - X[1]) / [0.1, 2.0, 1.0])
+    assert np.linalg.norm(coordinates[0] - coordinates[1]) == pytest.approx(expected)
+    assert not nearness.differs_from(Nearness.of(kernel.stretched(3.0), X), 1.1)
+    other = Matern32(length_scale=(0.1, 1.0, 1.0), ard=True).bind(X)
+    assert nearness.differs_from(Nearness.of(other, X), 1.5)
+    assert Nearness.of(Constant().bind(X), X).coordinates(X).shape == (50, 2)
+    assert Nearness.of(Periodic(period=0.5).on(0).bind(X), X).coordinates(X).shape == (50, 2)
+    assert Nearness.of(kernel, np.ones((5, 3))).coordinates(np.ones((5, 3))).shape == (5, 1)
+
+
+def test_kriging_from_all_readings_is_the_posterior():
+    X, y, noise = data(80)
+    points = np.vstack([X[:3], np.random.default_rng(1).uniform(size=(20, 2))])
+    kernel = Matern52().bind(X)
+    nearness = Nearness.of(kernel, X)
+    mean, variance = krige(kernel, nearness, tree_of(nearness, X), X, y, noise, points, 200)
+    K, cross = kernel(X) + np.diag(noise), kernel(points, X)
+    np.testing.assert_allclose(mean, cross @ np.linalg.solve(K, y), atol=1e-9)
+    np.testing.assert_allclose(
+        variance, kernel.diag(points) - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T)), atol=1e-9
+    )
+
+
+def test_leaving_readings_out_uses_only_the_usable_others():
+    X, y, noise = data(200)
+    kernel = Matern32(length_scale=0.3).bind(X)
+    around = Surroundings(kernel, X, 10)
+    usable = np.random.default_rng(2).uniform(size=200) > 0.2
+    mean, variance = around.leave_one_out(kernel, y, noise, usable)
+    i = 11
+    gaps = np.linalg.norm(X - X[i], axis=1)
+    order = np.argsort(gaps)[1:16]
+    rows = order[usable[order]][:10]
+    K, cross = kernel(X[rows]) + np.diag(noise[rows]), kernel(X[[i]], X[rows])[0]
+    assert mean[i] == pytest.approx(cross @ np.linalg.solve(K, y[rows]))
+    assert variance[i] == pytest.approx(kernel.diag(X[:1])[0] - cross @ np.linalg.solve(K, cross))
+
+
+def test_jitter_is_added_where_it_takes_some_and_reported():
+    X = np.repeat(np.linspace(0.0, 1.0, 10), 3)[:, None]
+    kernel = SquaredExponential(length_scale=5.0).bind(X)
+    factor = Vecchia(kernel, X, 12).factor(kernel, np.zeros(len(X)))
+    assert 0.0 < factor.jitter < 1e-3
+
+
+def test_a_hopeless_covariance_is_an_error():
+    X, y, _ = data(30)
+    kernel = SquaredExponential(length_scale=1.0).bind(X)
+    with pytest.raises(CovarianceError, match="neighbouring"):
+        Vecchia(kernel, X, 5).negative_log_density(kernel, y, np.full(30, -5.0))
+
+
+def test_blocks_hold_what_their_targets_need():
+    X, *_ = data(100)
+    neighbours = np.full((100, 3), -1, dtype=np.int32)
+    neighbours[5] = [1, 2, -1]
+    blocks = make_blocks(X, X, np.arange(100), neighbours, size=30)
+    assert sum(len(block.targets) for block in blocks) == 100
+    for block in blocks:
+        np.testing.assert_array_equal(block.X, X[block.members])
+        rows = block.members[block.targets]
+        where = np.flatnonzero(rows == 5)
+        if len(where):
+            assert block.members[block.neighbours[where[0], :2]].tolist() == [1, 2]
+    assert Threads(blocks).map(lambda block, a, b: a + b, (1,), ((i,) for i in range(len(blocks)))) == [1, 2, 3, 4]
