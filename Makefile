@@ -19,12 +19,17 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/stress.py
+	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/student_t.py
+	$(BIN)/python benchmarks/scale_mixture.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/command.py
+	$(BIN)/python benchmarks/runner.py
+	$(BIN)/python benchmarks/large.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biasgp needs Python 3.11 or newer; set PYTHON=")'
