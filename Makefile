@@ -29,6 +29,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/command.py
 	$(BIN)/python benchmarks/runner.py
+	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/large.py
 
 $(READY): pyproject.toml constraints.txt
