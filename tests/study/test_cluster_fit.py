@@ -1,4 +1,4 @@
-"""One model on a cluster: the same result to the bit, and nothing lost with a worker."""
+"""One model on a cluster: the same result (but for the order of BLAS threads), and nothing lost with a worker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from biasgp import GaussianGP
 from biasgp.covariance.cluster import Cluster, on_cluster
@@ -33,13 +34,13 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(7.0 * X[:, 0]) + 0.1 * rng.standard_normal(5000)
 
 
-def test_the_same_to_the_bit(client, table):
+def test_the_same_as_alone(client, table):
     X, y = table
     alone = GaussianGP(Matern32(), neighbors=8).fit(X, y)
     together = GaussianGP(Matern32(), neighbors=8).fit(X, y, client=client)
-    assert (alone.kernel_.theta == together.kernel_.theta).all()
-    assert alone.noise_variance_ == together.noise_variance_
-    assert (alone.predict(X[:50]) == together.predict(X[:50])).all()
+    assert_allclose(together.kernel_.theta, alone.kernel_.theta, rtol=1e-8)
+    assert_allclose(together.noise_variance_, alone.noise_variance_, rtol=1e-8)
+    assert_allclose(together.predict(X[:50]), alone.predict(X[:50]), rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -49,11 +50,11 @@ def test_a_killed_worker_costs_time_only(client, table):
     spread = Vecchia(kernel, X, 8, make_pool=on_cluster(client))
     assert isinstance(spread.pool, Cluster)
     expected = Vecchia(kernel, X, 8).negative_log_density(kernel, y, noise)
-    assert spread.negative_log_density(kernel, y, noise)[0] == expected[0]
+    assert_allclose(spread.negative_log_density(kernel, y, noise)[0], expected[0], rtol=1e-10)
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     again = spread.negative_log_density(kernel, y, noise)
-    assert again[0] == expected[0]
-    assert (again[1] == expected[1]).all()
+    assert_allclose(again[0], expected[0], rtol=1e-10)
+    assert_allclose(again[1], expected[1], rtol=1e-10)
 
 
 def test_errors_of_the_work_are_raised_as_they_are(client, table):

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from biasgp._typing import Array, Mask
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia import SparseFactor, Vecchia
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
@@ -131,7 +132,8 @@ def fit(
 ) -> LargeConstantBiasFit:
     """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given; from where the exact model on few ends."""
     rows = patches(kernel, X)
-    few = constant_bias.fit(X[rows], y[rows], kernel, known[rows], max_iter, k=k, lam=lam)
+    with blas_threads_for(len(rows)):
+        few = constant_bias.fit(X[rows], y[rows], kernel, known[rows], max_iter, k=k, lam=lam)
     fixed, free = constant_bias._bounds(X, y, kernel, k, lam)
     tuned = k is None and lam is None
     sides = (few.k[0] / float(np.exp(few.report.x[-1])), few.k[1] / float(np.exp(few.report.x[-1])))

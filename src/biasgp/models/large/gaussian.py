@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
@@ -46,7 +47,8 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, scheme:
     bounds = covariance_bounds(kernel, X, y)
     rows = patches(kernel, X)
     few = gaussian.Likelihood(X[rows], y[rows], kernel, known[rows])
-    first = multistart(few, covariance_starts(kernel), bounds, max_iter)
+    with blas_threads_for(len(rows)):
+        first = multistart(few, covariance_starts(kernel), bounds, max_iter)
     _, report = climb(
         lambda vecchia: Likelihood(vecchia, y, kernel, known), kernel, X, first, len(rows), bounds, max_iter, scheme
     )

@@ -21,11 +21,13 @@ FEW_READINGS = 400
 """Readings on which the exact model begins."""
 PATCHES = ((2, 1.0), (2, 0.5), (1, 0.0))
 """How many patches, and of what density: the readings thinned to (all readings)^power times (few)^(1 − power)."""
-SOME_TERMS = 8_000
-"""Conditionals on which the search goes on: their sum is an unbiased estimate of the whole."""
+SOME_TERMS, SOME_SHARE = 8_000, 0.1
+"""Conditionals on which the search goes on, at least so many and this share: their sum is an unbiased estimate of the
+whole, and what it leaves to be done with all of them are a few steps, however many there are."""
 MOVED = 1.3
 """Neighbours are looked for anew when a length-scale has moved, relative to the others, by this factor."""
 MAX_REFRESHES = 3
+TOLERANCES_FOR = 1000
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def sample_of_terms(
     build: Build, kernel: Kernel, X: Array, found: Report, n_before: int, bounds: Array, max_iter: int, scheme: Scheme
 ) -> tuple[Vecchia, Report]:
     """From where a search on n_before readings ended, with some of the conditionals."""
-    share = min(1.0, SOME_TERMS / len(X))
+    share = min(1.0, max(SOME_SHARE, SOME_TERMS / len(X)))
     return _with_fresh_neighbours(build, kernel, X, grown(found, len(X) / n_before), bounds, max_iter, scheme, share)
 
 
@@ -94,11 +96,23 @@ def _with_fresh_neighbours(
     for _ in range(MAX_REFRESHES):
         tell(f"neighbours of {share:.0%} of {len(X)} readings")
         vecchia = Vecchia(kernel.with_theta(found.x[:p]), X, scheme.neighbours, share=share, make_pool=make_pool)
-        found = resume(build(vecchia), found, bounds, max_iter)
+        found = _resume_per_reading(build(vecchia), found, bounds, max_iter, len(X))
         now = Nearness.of(kernel.with_theta(found.x[:p]), X)
         if out_of_time() or not now.differs_from(vecchia.nearness, MOVED):
             break
     return vecchia, found
+
+
+def _resume_per_reading(objective: Objective, found: Report, bounds: Array, max_iter: int, n: int) -> Report:
+    """`resume`, with tolerances that are those of a thousand readings: what data can tell grows as they do."""
+    unit = max(1.0, n / TOLERANCES_FOR)
+
+    def scaled(x: Array) -> tuple[float, Array]:
+        value, gradient = objective(x)
+        return value / unit, gradient / unit
+
+    report = resume(scaled, grown(found, 1.0 / unit), bounds, max_iter)
+    return grown(replace(report, value=unit * report.value), unit)
 
 
 def grown(found: Report, growth: float) -> Report:

@@ -16,6 +16,7 @@ import numpy as np
 from biasgp._typing import Array, Mask
 from biasgp.covariance.kriging import Surroundings
 from biasgp.covariance.paired import Nearness
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import sparse_bias
 from biasgp.models.diagnosis import Finding, findings
@@ -81,7 +82,8 @@ class Search:
         """Parameters and kinds of outlier from the exact model on few readings."""
         tell("the exact model on few readings")
         rows = patches(self.kernel, self.X)
-        few = sparse_bias.fit(self.X[rows], self.y[rows], self.kernel, self.known[rows], max_iter, rng)
+        with blas_threads_for(len(rows)):
+            few = sparse_bias.fit(self.X[rows], self.y[rows], self.kernel, self.known[rows], max_iter, rng)
         self.trace += few.trace
         self.n_few, self.report = len(rows), replace_x(few.report, len(self.bounds), few)
         self.kinds = Kinds(
