@@ -193,7 +193,9 @@ def results_table(
         made = file(group) if outcome.status == "ok" else ""
         message = outcome.message or value.get("message", "")
         rows.append({"group": group.name, "status": outcome.status, **told, "message": message, "file": made})
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    # Whole numbers, though a group without a fit has none.
+    return table.astype({name: "Int64" for name in ("readings", "flagged") if name in table})
 
 
 def _file(group: Group) -> str:

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
+from gpstuff import needs_reference, read, results
 
 from biasgp import metrics
 from biasgp.estimators.student_t import StudentTGP
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
-pytestmark = pytest.mark.skipif(not (REFERENCE / "results.csv").exists(), reason="no reference data here")
-
-
-def read(name):
-    table = np.loadtxt(REFERENCE / name, delimiter=",")
-    return table[:, :-2], table[:, -2]
-
-
-def gpstuff(dataset, scenario, replicate):
-    with (REFERENCE / "results.csv").open() as file:
-        for row in csv.DictReader(file):
-            key = (row["method"], row["dataset"], int(row["scenario"]), int(row["replicate"]))
-            if key == ("gpstuff_ep", dataset, scenario, replicate):
-                return {name: float(row[name]) for name in ("mse", "nlpd", "nlpd_exact", "nu", "sigma")}
-    raise LookupError(f"results.csv has no gpstuff_ep on {dataset}, scenario {scenario}, replicate {replicate}")
+pytestmark = needs_reference
 
 
 @pytest.mark.parametrize("replicate", [0, 1])
@@ -34,7 +17,7 @@ def gpstuff(dataset, scenario, replicate):
 @pytest.mark.parametrize("dataset", ["1d", "friedman"])
 def test_as_accurate_as_gpstuff(dataset, scenario, replicate):
     name = f"{dataset}-scenario{scenario}-replicate{replicate}"
-    theirs = gpstuff(dataset, scenario, replicate)
+    theirs = results("gpstuff_ep", dataset, scenario, replicate)
     model = StudentTGP().fit(*read(f"{name}-train.csv"))
     X, y = read(f"{name}-test.csv")
     mean, std = model.predict(X, return_std=True, include_noise=True)

@@ -5,35 +5,18 @@ The other data sets take minutes: benchmarks/scale_mixture.py.
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
+from gpstuff import needs_reference, read, results
 
 from biasgp import ScaleMixtureGP, metrics
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
-pytestmark = pytest.mark.skipif(not (REFERENCE / "results.csv").exists(), reason="no reference data here")
-
-
-def read(name):
-    table = np.loadtxt(REFERENCE / name, delimiter=",")
-    return table[:, :-2], table[:, -2]
-
-
-def gpstuff(dataset, scenario, replicate):
-    with (REFERENCE / "results.csv").open() as file:
-        for row in csv.DictReader(file):
-            key = (row["method"], row["dataset"], int(row["scenario"]), int(row["replicate"]))
-            if key == ("gpstuff_mcmc", dataset, scenario, replicate):
-                return {name: float(row[name]) for name in ("mse", "nlpd", "nlpd_exact", "nu", "sigma")}
-    raise LookupError(f"results.csv has no gpstuff_mcmc on {dataset}, scenario {scenario}, replicate {replicate}")
+pytestmark = needs_reference
 
 
 def test_as_accurate_as_gpstuff_and_mixed_by_default():
     """One input, few outliers: priors hardly matter, and the parameters must be GPstuff's."""
-    theirs = gpstuff("1d", 1, 1)
+    theirs = results("gpstuff_mcmc", "1d", 1, 1)
     model = ScaleMixtureGP().fit(*read("1d-scenario1-replicate1-train.csv"))
     X, y = read("1d-scenario1-replicate1-test.csv")
     mean, std = model.predict(X, return_std=True, include_noise=True)
@@ -49,7 +32,7 @@ def test_as_accurate_as_gpstuff_and_mixed_by_default():
 @pytest.mark.filterwarnings("ignore::biasgp.MixingWarning")
 def test_many_inputs_many_outliers_in_a_short_run():
     """GPstuff's chains may sit in a near-Gaussian mode here; ours must not even begin there."""
-    theirs = gpstuff("friedman", 8, 0)
+    theirs = results("gpstuff_mcmc", "friedman", 8, 0)
     model = ScaleMixtureGP(draws=25, tune=60, chains=2).fit(*read("friedman-scenario8-replicate0-train.csv"))
     X, y = read("friedman-scenario8-replicate0-test.csv")
     assert model.degrees_of_freedom_ < 2.0

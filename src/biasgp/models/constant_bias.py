@@ -92,6 +92,21 @@ def balance(k: float, up: float, down: float) -> Sides:
     return (1.0, factor) if up > down else (factor, 1.0)
 
 
+def balanced_sides(k: float, found: BoxSolution, noise: Array) -> Sides:
+    """`balance`, with the shares of the readings that are too far from f to be noise."""
+    residual = (found.delta + noise * found.alpha) / np.sqrt(noise)
+    up, down = float(np.mean(residual > FAR_OUT)), float(np.mean(residual < -FAR_OUT))
+    return balance(k, min(up, MAX_SHARE), min(down, MAX_SHARE))
+
+
+def penalties(k: float, noise: Array, lam: float | None, sides: Sides) -> Box:
+    """What a unit of bias costs: λ where it is given, else k/σ times its side."""
+    if lam is not None:
+        return Box(np.full(len(noise), lam), np.full(len(noise), lam))
+    each = k / np.sqrt(noise)
+    return Box(sides[0] * each, sides[1] * each)
+
+
 class RegularisedLikelihood:
     """min over δ of RL₁, and its gradient in (θ, log σ², log k): λ = k/σ times its side. With `lam`, λ is that.
 
@@ -108,11 +123,7 @@ class RegularisedLikelihood:
         """The covariance at x, the penalties, and the δ that minimises RL₁ there."""
         noise = np.exp(x[-2]) + self.known
         K = DenseCovariance(self.kernel.with_theta(x[:-2]), self.X, noise)
-        if self.lam is None:
-            lam = np.exp(x[-1]) / np.sqrt(noise)
-            box = Box(self.sides[0] * lam, self.sides[1] * lam)
-        else:
-            box = Box(np.full(len(noise), self.lam), np.full(len(noise), self.lam))
+        box = penalties(float(np.exp(x[-1])), noise, self.lam, self.sides)
         solution = solve(K, self.y, box, self.held)
         self.held = np.sign(solution.delta)
         return K, box, solution
@@ -120,9 +131,7 @@ class RegularisedLikelihood:
     def rebalance(self, x: Array) -> None:
         """Set the sides from the readings that are too far from f, at x, to be noise."""
         K, _, found = self.profile(x)
-        residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
-        up, down = float(np.mean(residual > FAR_OUT)), float(np.mean(residual < -FAR_OUT))
-        self.sides = balance(float(np.exp(x[-1])), min(up, MAX_SHARE), min(down, MAX_SHARE))
+        self.sides = balanced_sides(float(np.exp(x[-1])), found, K.noise)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         K, box, found = self.profile(x)

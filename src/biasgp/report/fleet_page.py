@@ -48,7 +48,7 @@ def fleet_page(title: str, source: str, unit: str, rows: Sequence[FleetRow]) -> 
         '<div class="bar"><button id="copy" type="button">Copy the table</button><span class="hint" id="copied" '
         'role="status">Click a heading to sort, a name for its report.</span></div>'
         f'<div class="scroll"><table class="flagged" id="flagged"><thead><tr>{head}</tr></thead><tbody>\n{body}\n'
-        "</tbody></table></div>"
+        f"</tbody></table></div>{_reasons(rows)}"
         f'<script type="application/json" id="figures">{json.dumps({})}</script><script>{JS}</script>',
         FILE_POLICY,
     )
@@ -66,9 +66,13 @@ def _row(row: FleetRow) -> str:
         _number(row.seconds, "{:.1f}"),
     ]
     words = {True: "ok", False: "look at it", None: "ok"}[row.trustworthy] if row.status == "ok" else row.status
-    said = f'<td title="{escape(row.message)}">{escape(words)}</td>'
-    why = f'<td class="why">{escape(row.message)}</td>' if row.status != "ok" else ""
-    return f"<tr><td>{link}</td>{''.join(cells)}{why or said}</tr>"
+    return f"<tr><td>{link}</td>{''.join(cells)}<td>{escape(words)}</td></tr>"
+
+
+def _reasons(rows: Sequence[FleetRow]) -> str:
+    """Why groups were not fitted, or what their fits say against themselves."""
+    items = [f"<li><b>{escape(row.group)}</b>: {escape(row.message)}</li>" for row in rows if row.message]
+    return f"<h2>What to look at</h2><ul>{''.join(items)}</ul>" if items else ""
 
 
 def _number(value: float | None, form: str) -> str:

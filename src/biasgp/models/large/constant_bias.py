@@ -14,7 +14,7 @@ from biasgp.covariance.vecchia import SparseFactor, Vecchia
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.box_qp import Box, BoxSolution, solve
-from biasgp.models.constant_bias import FAR_OUT, FENCE, MAX_SHARE, Sides, balance, huber_normaliser
+from biasgp.models.constant_bias import FENCE, Sides, balanced_sides, huber_normaliser, penalties
 from biasgp.models.large.posterior import VecchiaPosterior
 from biasgp.models.large.search import Scheme, patches, with_all_terms
 from biasgp.optimize import Report
@@ -88,11 +88,7 @@ class RegularisedLikelihood:
         """The covariance at x, the penalties, and the δ that minimises RL₁ there."""
         noise = np.exp(x[-2]) + self.known
         K = SparseCovariance(self.vecchia.factor(self.kernel.with_theta(x[:-2]), noise), noise)
-        if self.lam is None:
-            lam = np.exp(x[-1]) / np.sqrt(noise)
-            box = Box(self.sides[0] * lam, self.sides[1] * lam)
-        else:
-            box = Box(np.full(len(noise), self.lam), np.full(len(noise), self.lam))
+        box = penalties(float(np.exp(x[-1])), noise, self.lam, self.sides)
         solution = solve(cast(Any, K), self.y, box, self.held)
         self.held = np.sign(solution.delta)
         return K, box, solution
@@ -100,9 +96,7 @@ class RegularisedLikelihood:
     def rebalance(self, x: Array) -> None:
         """Set the sides from the readings that are too far from f, at x, to be noise."""
         K, _, found = self.profile(x)
-        residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
-        up, down = float(np.mean(residual > FAR_OUT)), float(np.mean(residual < -FAR_OUT))
-        self.sides = balance(float(np.exp(x[-1])), min(up, MAX_SHARE), min(down, MAX_SHARE))
+        self.sides = balanced_sides(float(np.exp(x[-1])), found, K.noise)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         K, box, found = self.profile(x)
