@@ -79,14 +79,14 @@ def sensor_size(methods: list[str]) -> None:
 
 
 def import_time() -> None:
-    """import biasgp ÷ import sklearn.gaussian_process, each in a fresh interpreter."""
+    """import of our estimators ÷ import sklearn.gaussian_process, each in a fresh interpreter."""
 
     def once(module: str) -> float:
         return seconds(lambda: subprocess.run([sys.executable, "-c", f"import {module}"], check=True), 5)
 
     bare = once("sys")
-    ours, theirs = once("biasgp") - bare, once("sklearn.gaussian_process") - bare
-    print(f"import biasgp {ours:.2f} s, sklearn.gaussian_process {theirs:.2f} s, ratio {ours / theirs:.2f}")
+    ours, theirs = once("biasgp.estimators") - bare, once("sklearn.gaussian_process") - bare
+    print(f"import biasgp.estimators {ours:.2f} s, sklearn.gaussian_process {theirs:.2f} s, ratio {ours / theirs:.2f}")
 
 
 def thread_table() -> None:

@@ -1,6 +1,7 @@
 """Gaussian-process regression on measurements that contain outliers."""
 
-from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+from typing import TYPE_CHECKING, Any
+
 from biasgp.messages import (
     AmbiguousOutliersWarning,
     BiasGPWarning,
@@ -19,6 +20,9 @@ from biasgp.messages import (
     TimeLimitWarning,
     UntrustworthyFitWarning,
 )
+
+if TYPE_CHECKING:
+    from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 
 __version__ = "0.1.0"
 
@@ -47,3 +51,16 @@ __all__ = [
     "UntrustworthyFitWarning",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from biasgp import estimators
+
+    return getattr(estimators, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -74,7 +74,8 @@ def tell(text: str) -> None:
 class Report:
     """Where a search ended. `x` is best seen; the masks say which entries sit on a bound.
 
-    `curvature` is the estimate of the Hessian that the search ended with, for another search to begin with.
+    `curvature` is the estimate of the Hessian that the search ended with, for another search to begin with; by it,
+    `promise` is how much lower the value would still go.
     """
 
     x: Array
@@ -86,13 +87,24 @@ class Report:
     at_lower: Mask
     at_upper: Mask
     curvature: Array | None = None
+    promise: float = np.inf
 
 
-def minimize(objective: Objective, x0: Array, bounds: Array, max_iter: int, curvature: Array | None = None) -> Report:
-    """The minimum near x0 within bounds; `curvature` is a guess of the Hessian there."""
+def minimize(
+    objective: Objective,
+    x0: Array,
+    bounds: Array,
+    max_iter: int,
+    curvature: Array | None = None,
+    enough: float = DECREASE_TOLERANCE,
+) -> Report:
+    """The minimum near x0 within bounds; `curvature` is a guess of the Hessian there.
+
+    The search ends where, by the curvature, less than `enough` is to be gained (but for many unknowns).
+    """
     if len(x0) > FEW_UNKNOWNS:
         return _limited_memory(objective, x0, bounds, max_iter)
-    return _Descent(objective, x0, bounds, curvature).run(max_iter)
+    return _Descent(objective, x0, bounds, curvature, enough).run(max_iter)
 
 
 class _Descent:
@@ -102,8 +114,8 @@ class _Descent:
     that begins with the curvature of a similar one needs half as many as L-BFGS, which begins with none.
     """
 
-    def __init__(self, objective: Objective, x0: Array, bounds: Array, curvature: Array | None) -> None:
-        self.objective = objective
+    def __init__(self, objective: Objective, x0: Array, bounds: Array, curvature: Array | None, enough: float) -> None:
+        self.objective, self.enough = objective, enough
         self.low, self.high = bounds[:, 0], bounds[:, 1]
         self.x = np.clip(x0, self.low, self.high)
         self.value, self.gradient = objective(self.x)
@@ -127,6 +139,7 @@ class _Descent:
             at_lower=free & (self.x <= self.low + ON_BOUND),
             at_upper=free & (self.x >= self.high - ON_BOUND),
             curvature=self.B,
+            promise=np.inf if self.B is None else -0.5 * float(self.gradient @ self._direction()),
         )
 
     def _iterate(self) -> str:
@@ -135,7 +148,7 @@ class _Descent:
             return "the gradient vanished"
         guessed = self.B is None
         direction = self._direction()
-        if not guessed and -0.5 * self.gradient @ direction <= DECREASE_TOLERANCE:
+        if not guessed and -0.5 * self.gradient @ direction <= self.enough:
             return "nothing is to be gained"
         before = self.value
         self.n_iter += 1

@@ -10,9 +10,10 @@ from biasgp import GaussianGP, SparseBiasGP
 from biasgp.data import Scenario, simulate
 from biasgp.kernels import Exponential, Matern52, SquaredExponential
 from biasgp.models import gaussian
-from biasgp.models import support as module
+from biasgp.models import label_average as module
+from biasgp.models.label_average import average_over_labels
 from biasgp.models.sparse_bias import LabelledLikelihood, Search
-from biasgp.models.support import Slab, Support, average_over_labels
+from biasgp.models.support import Slab, Support
 
 SLAB = Slab((0.5,), 9.0)
 KERNELS = {"se": None, "matern": Matern52(ard=True), "exp": Exponential()}

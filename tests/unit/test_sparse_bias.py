@@ -17,8 +17,9 @@ from biasgp import BiasGPWarning, GaussianGP, SparseBiasGP
 from biasgp.data import STRESSES, Scenario, simulate, two_sided
 from biasgp.kernels import Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
+from biasgp.models.label_average import average_over_labels
 from biasgp.models.sparse_bias import LabelledLikelihood, Search, first_slabs, fit, occam, replaced_slab
-from biasgp.models.support import Slab, average_over_labels
+from biasgp.models.support import Slab
 
 SLABS = {
     "one group": Slab((0.4,), 9.0),
@@ -85,7 +86,7 @@ def test_likelihood_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab)
 
 @pytest.mark.parametrize("slab", list(SLABS.values())[:2], ids=list(SLABS)[:2])
 def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab, monkeypatch):
-    monkeypatch.setattr("biasgp.models.support.DOUBT", -1.0)
+    monkeypatch.setattr("biasgp.models.label_average.DOUBT", -1.0)
     problem, noise = labelled(slab), 0.2
     K, Z = two_noise_levels(problem, slab, noise)
     K += slab.mean_variance * Z @ Z.T

@@ -10,8 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal, norm
 
-from biasgp.models import support as module
-from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab, Support, average_over_labels
+from biasgp.models import label_average
+from biasgp.models.label_average import average_over_labels
+from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab, Support
 
 SLABS = {
     "one group": Slab((0.3,), 9.0),
@@ -201,7 +202,8 @@ def sampled(problem, moments, X_new):
 
 @every_slab
 def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, monkeypatch):
-    monkeypatch.setattr(module, "DOUBT", np.inf)
+    monkeypatch.setattr(label_average, "DOUBT", np.inf)
+    monkeypatch.setattr(label_average, "SETTLED", np.inf)
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
     moments = average_over_labels(problem.support(slab), 9000, 100, np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)

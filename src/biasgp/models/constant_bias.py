@@ -29,7 +29,7 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
-from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, few_rows, search
+from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, stages
 from biasgp.optimize import Report, minimize, multistart, resume
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
@@ -157,16 +157,19 @@ def fit(
     if k is not None or lam is not None:
         return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
-    rows = few_rows(X, y)
+    rows, *more = stages(X, y)
     with blas_threads_for(len(rows)):
         few = build(rows)
         report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
         few.rebalance(report.x)
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
-    objective = build(EVERYTHING)
-    objective.rebalance(report.x)
-    report = resume(objective, report, free, max_iter, len(y) / len(rows))
-    if report.at_upper[-1] and len(rows) < len(y):
+    for part in more or [rows]:
+        with blas_threads_for(len(part)):
+            objective = build(part)
+            objective.rebalance(report.x)
+            report = resume(objective, report, free, max_iter, len(part) / len(rows))
+        rows = part
+    if report.at_upper[-1] and more:
         objective, report = _from_all_readings(build(EVERYTHING), starts, fixed, free, max_iter, objective, report)
     return at(X, y, kernel, known, report, None, objective.sides, objective.held)
 

@@ -77,7 +77,7 @@ class Posterior(_ByChunks):
 
 @dataclass(frozen=True)
 class AveragedPosterior(_ByChunks):
-    """The same with K⁻¹ replaced by a matrix that holds an average over several K (see support.Moments)."""
+    """The same with K⁻¹ replaced by a matrix that holds an average over several K (see label_average.Moments)."""
 
     kernel: Kernel
     X: Array

@@ -19,6 +19,8 @@ SUBSET = 200
 """Starts are compared, and the search begun, on half of the points, but no more than this many."""
 FEW = 100
 """From this many points on."""
+STEP = 3
+"""An evaluation costs N³: with many points the search goes on to all of them by way of a third, a ninth, ..."""
 START_SHAPES = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
 """Each start: length-scales as a multiple of the kernel's own, and the noise's share of the variance."""
 
@@ -43,9 +45,23 @@ def few_rows(X: Array, y: Array) -> NDArray[np.intp]:
     return representative_rows(X, y, len(y) if len(y) < FEW else min(SUBSET, len(y) // 2))
 
 
+def stages(X: Array, y: Array) -> list[NDArray[np.intp]]:
+    """Rows that a search goes through one after the other, each part within the next; the last are all of them."""
+    sizes = [len(y)]
+    while sizes[-1] // STEP >= 2 * SUBSET:
+        sizes.append(sizes[-1] // STEP)
+    parts = [representative_rows(X, y, size) for size in reversed(sizes)]
+    few = few_rows(X, y)
+    return [few, *parts] if len(few) < len(y) else parts
+
+
 def search(build: Build, X: Array, y: Array, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
-    """Minimise build(all rows), from where a search on few rows ends."""
-    rows = few_rows(X, y)
-    with blas_threads_for(len(rows)):
-        first = multistart(build(rows), starts, bounds, max_iter)
-    return first if len(rows) == len(y) else resume(build(EVERYTHING), first, bounds, max_iter, len(y) / len(rows))
+    """Minimise build(all rows), from where searches on fewer rows end."""
+    few, *more = stages(X, y)
+    with blas_threads_for(len(few)):
+        report = multistart(build(few), starts, bounds, max_iter)
+    for rows in more:
+        with blas_threads_for(len(rows)):
+            report = resume(build(rows), report, bounds, max_iter, len(rows) / len(few))
+        few = rows
+    return report

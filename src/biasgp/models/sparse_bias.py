@@ -21,26 +21,29 @@ from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.diagnosis import Finding, diagnose
 from biasgp.models.gaussian import LOG_2PI
+from biasgp.models.label_average import Moments, average_over_labels
 from biasgp.models.posterior import AveragedPosterior
-from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, few_rows
+from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, stages
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
     Labels,
-    Moments,
     Slab,
     Support,
-    average_over_labels,
     log_normal,
 )
-from biasgp.optimize import Report, minimize, resume
+from biasgp.optimize import DECREASE_TOLERANCE, Report, minimize, resume
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
+ROUGHLY = 1e-3
+"""Gain in log evidence that is not worth another evaluation while labels are searched."""
 ENOUGH = 0.1
 """Gain in log evidence below which parameters need not be followed any further while labels are searched."""
+SANGUINE = 2.0
+"""How many times the gain that a search for parameters still promises could be made, at the most."""
 SLAB_RANGE = (1e-4, 1e6)
 FENCE = 1e3
 """How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
@@ -152,7 +155,13 @@ class Search:
         self.ended: list[State] = []
 
     def refit(
-        self, x: Array, slab: Slab, labels: Labels, max_iter: int, curvature: Array | None = None
+        self,
+        x: Array,
+        slab: Slab,
+        labels: Labels,
+        max_iter: int,
+        curvature: Array | None = None,
+        enough: float = ROUGHLY,
     ) -> tuple[Array, Slab, Report]:
         """Parameters for given labels, from x, with a guess of the curvature there."""
         if slab.replaced:
@@ -160,14 +169,14 @@ class Search:
             objective = LabelledLikelihood(
                 self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows]
             )
-            report = minimize(objective, x, self.bounds, max_iter, curvature)
+            report = minimize(objective, x, self.bounds, max_iter, curvature, enough)
             return report.x, replaced_slab(self.y[~rows], slab.mean_variance), report
         objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
         bounds = np.vstack([self.bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
         p = len(x)
         if curvature is not None:
             curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *informed(x, slab, labels)])
-        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature)
+        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature, enough)
         return report.x[:p], replace(slab, variances=tuple(np.exp(report.x[p:]).tolist())), report
 
     def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
@@ -196,7 +205,8 @@ class Search:
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
             settled = not moved and (report.converged or evidence < before + ENOUGH)
             before = evidence
-            if settled or (best is not None and best.is_ahead_of(labels, evidence)):
+            hopeless = best is not None and not moved and evidence + SANGUINE * report.promise < best.evidence
+            if settled or hopeless or (best is not None and best.is_ahead_of(labels, evidence)):
                 break
         state = State(x, slab, labels, evidence, report)
         self.ended.append(state)
@@ -340,18 +350,17 @@ class Search:
         return [name for name, at_low in zip(names, low, strict=True) if at_low and "variance" not in name]
 
     def other_slabs(self, best: State) -> State:
-        """One more group, as long as that is better; or replaced readings."""
-        one_group = best
-        while best.slab.n_groups < MAX_GROUPS:
-            split = self.split_widest_group(best)
-            following = best if split is None else self.better(best, "split", best.x, *split, NEAR)
+        """Replaced readings; or one more group, as long as that is better."""
+        shifted, out = best, best.labels > 0
+        if out.sum() >= 2 and out.mean() < MAX_SHARE:
+            slab = replaced_slab(self.y[out], best.slab.mean_variance)
+            best = self.better(best, "replaced", best.x, slab, out.astype(np.intp), NEAR)
+        while shifted.slab.n_groups < MAX_GROUPS:
+            split = self.split_widest_group(shifted)
+            following = best if split is None else self.better(best, "split", shifted.x, *split, NEAR)
             if following is best:
                 break
-            best = following
-        out = one_group.labels > 0
-        if out.sum() >= 2 and out.mean() < MAX_SHARE:
-            slab = replaced_slab(self.y[out], one_group.slab.mean_variance)
-            best = self.better(best, "replaced", one_group.x, slab, out.astype(np.intp), NEAR)
+            best = shifted = following
         return best
 
     def with_suspects(self, best: State) -> State:
@@ -438,19 +447,20 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
     """The whole recipe. Readings beyond the fence count as if they were there; their bias is not."""
     beyond = y - np.clip(y, -FENCE, FENCE)
     y = y - beyond
-    search = Search(X, y, kernel, known)
-    rows = few_rows(X, y)
-    few = search if len(rows) == len(y) else Search(X[rows], y[rows], kernel, known[rows])
+    rows, *more = stages(X, y)
+    search = Search(X[rows], y[rows], kernel, known[rows])
     with blas_threads_for(len(rows)):
-        state = few.from_constant_bias()
-        state = few.from_other_lengths(state)
-        state = few.from_longer_lengths(state)
-        state = few.from_no_outlier(state)
-    if few is not search:
-        few_labels = state.labels
-        state = search.from_few(few, rows)
-        if np.mean(state.labels[rows] != few_labels) > DIFFERENT:
-            state = search.from_other_lengths(state, rows)
+        state = search.from_constant_bias()
+        state = search.from_other_lengths(state)
+        state = search.from_longer_lengths(state)
+        state = search.from_no_outlier(state)
+    for wider in more:
+        few, few_labels, known_rows = search, state.labels, np.searchsorted(wider, rows)
+        search, rows = Search(X[wider], y[wider], kernel, known[wider]), wider
+        with blas_threads_for(len(rows)):
+            state = search.from_few(few, known_rows)
+            if np.mean(state.labels[known_rows] != few_labels) > DIFFERENT:
+                state = search.from_other_lengths(state, known_rows)
     state = search.other_slabs(state)
     state = search.with_suspects(state)
     found = _finish(search, state, max_iter, rng)
@@ -459,7 +469,7 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
 
 def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
-    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature)
+    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, DECREASE_TOLERANCE)
     support = search.support(x, slab, state.labels)
     support.climb(len(search.y))
     state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 from scipy.special import betaln, gammaln
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.dense import factorise, inverse_of
+from biasgp.models.search import EVERYTHING, Rows
 
 Labels = NDArray[np.intp]
 
@@ -25,10 +27,10 @@ PRIOR_OUTLIERS, PRIOR_CLEAN = 1.0, 9.0
 """The share of outliers is Beta(1, 9) before the data: a tenth, give or take a tenth."""
 MIN_INSIDE = 3
 """The GP keeps at least this many readings."""
+KEPT = 32
+"""Rank-one updates of Q that are carried out together: one pass over N×N numbers instead of so many."""
 MANY, WORTH_A_LEAP, RELATED = 500, 10, 0.1
 """With more readings than the first, moves are taken together while so many can be that are not related."""
-DOUBT = 7.0
-"""Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,47 @@ class Slab:
         return len(self.variances)
 
 
+@dataclass(frozen=True)
+class Others:
+    """Readings whose labels are settled, as far as those that are not can feel them.
+
+    `values` are the undecided readings themselves: their y is what the others leave to be explained. `loadings` is
+    minus what of the group means the others explain at them; A and b are the others' part of what is known of the
+    means, counts and n their part in the shares, and `inside` of them are in the GP.
+    """
+
+    values: Array
+    loadings: Array
+    A: Array
+    b: Array
+    counts: NDArray[np.intp]
+    n: int
+    inside: int
+
+
 class Support:
     """Labels with all that follows from them, at fixed parameters.
 
     Q is the inverse over the readings that are in the GP; rows and columns of replaced readings are zero.
     """
 
-    def __init__(self, C: Array, y: Array, noise: Array, slab: Slab, labels: Labels) -> None:
+    def __init__(
+        self, C: Array, y: Array, noise: Array, slab: Slab, labels: Labels, others: Others | None = None
+    ) -> None:
         self.C, self.y, self.clean_noise, self.slab = C, y, noise, slab
         self.labels = labels.copy()
+        n_means = 0 if slab.replaced else slab.n_groups
+        self.others = others or Others(
+            values=y,
+            loadings=np.zeros((len(y), n_means)),
+            A=np.zeros((n_means, n_means)),
+            b=np.zeros(n_means),
+            counts=np.zeros(slab.n_groups, dtype=np.intp),
+            n=0,
+            inside=0,
+        )
         self.added = np.array([0.0, *([0.0] if slab.replaced else slab.variances)])
+        self._kept, self._factors = np.empty((len(y), KEPT)), np.empty(KEPT)
         self.refresh()
 
     @property
@@ -71,20 +104,34 @@ class Support:
         noise = self.clean_noise + self.added[self.labels]
         if len(rows) == len(self.y):
             factor = factorise(self.C, noise)
-            self.logdet, self.Q = factor.logdet, inverse_of(factor, overwrite=True)
+            self.logdet, self._Q = factor.logdet, inverse_of(factor, overwrite=True)
         else:
-            factor = factorise(self.C[np.ix_(rows, rows)], noise[rows])
-            self.logdet, self.Q = factor.logdet, np.zeros_like(self.C)
-            self.Q[np.ix_(rows, rows)] = inverse_of(factor)
-        self._update_means()
+            self.logdet, self._Q = 0.0, np.zeros_like(self.C)
+            if len(rows):
+                factor = factorise(self.C[np.ix_(rows, rows)], noise[rows])
+                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, inverse_of(factor)
+        self._n_kept = 0
+        self._renew()
 
-    def _update_means(self) -> None:
-        """What the group means need: with Z the groups' indicators, Qy, U = QZ, A = ZᵀQZ, b = ZᵀQy."""
-        self.Qy = self.Q @ self.y
-        Z = self.indicators
-        self.U = self.Q @ Z
-        self.A = Z.T @ self.U
-        self.b = Z.T @ self.Qy
+    @property
+    def Q(self) -> Array:
+        """The inverse, N×N: moves that were kept back are carried out first."""
+        if self._n_kept:
+            kept, self._n_kept = self._kept[:, : self._n_kept], 0
+            self._Q += (kept * self._factors[: kept.shape[1]]) @ kept.T
+            self._renew()
+        return self._Q
+
+    def _renew(self) -> None:
+        """Everything that follows from Q and the labels, afresh: Q's diagonal, Qy, U = QZ, A = ZᵀQZ, b = ZᵀQy."""
+        self.diagonal = self._Q.diagonal().copy()
+        self.Z = self.indicators + self.others.loadings
+        self.Qy, self.U = self._Q @ self.y, self._Q @ self.Z
+        self._renew_means()
+
+    def _renew_means(self) -> None:
+        self.A = self.others.A + self.Z.T @ self.U
+        self.b = self.others.b + self.Z.T @ self.Qy
 
     @property
     def indicators(self) -> Array:
@@ -122,49 +169,47 @@ class Support:
         variance = self.slab.variances[0]
         return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (y - self.slab.center) ** 2 / variance))
 
-    def log_weights(self) -> Array:
-        """log p(yᵢ, labelᵢ = c | the others), for every reading and label; shape (N, groups + 1)."""
+    def log_weights(self, rows: Rows = EVERYTHING) -> Array:
+        """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1)."""
         if self.slab.replaced:
-            mean, variance = self._leave_one_out_replaced()
-            clean = log_normal(self.y - mean, variance + self.clean_noise)
-            return np.column_stack([clean, self._replaced_density(self.y)]) + self._log_prior()
-        return self._log_weights_shifted() + self._log_prior()
+            mean, variance = self.leave_one_out_replaced(rows)
+            clean = log_normal(self.y[rows] - mean, variance + self.clean_noise[rows])
+            weights = np.column_stack([clean, self._replaced_density(self.others.values[rows])])
+        else:
+            weights = self._log_weights_shifted(rows)
+        return np.asarray(weights + self._log_prior(rows))
 
-    def _leave_one_out_replaced(self) -> tuple[Array, Array]:
+    def leave_one_out_replaced(self, rows: Rows = EVERYTHING) -> tuple[Array, Array]:
         """Mean and variance of each fᵢ given the other readings in the GP."""
-        Qii = np.where(self.inside, self.Q.diagonal(), 1.0)
-        mean, variance = self.y - self.Qy / Qii, 1.0 / Qii - self.clean_noise
-        out = np.flatnonzero(~self.inside)
-        cross = self.C[out]
-        mean[out] = cross @ self.Qy
-        variance[out] = self.C.diagonal()[out] - np.einsum("ij,ij->i", cross @ self.Q, cross)
+        inside = self.inside[rows]
+        Qii = np.where(inside, self.diagonal[rows], 1.0)
+        mean, variance = self.y[rows] - self.Qy[rows] / Qii, 1.0 / Qii - self.clean_noise[rows]
+        cross = self.C[rows][~inside]
+        mean[~inside] = cross @ self.Qy
+        variance[~inside] = self.C.diagonal()[rows][~inside] - np.einsum("ij,ij->i", cross @ self.Q, cross)
         return mean, np.maximum(variance, 0.0)
 
-    def _log_weights_shifted(self) -> Array:
+    def _log_weights_shifted(self, rows: Rows) -> Array:
         """Leaving i out: fᵢ given the others and the means m is N(aᵢ − cᵢᵀm, vᵢ), and m given the others is Gaussian
         with A and b less i's share.
         """
-        Qii, n_groups = self.Q.diagonal(), self.slab.n_groups
-        v = np.maximum(1.0 / Qii - self.clean_noise - self.added[self.labels], 0.0)
-        a = self.y - self.Qy / Qii
-        c = self.indicators - self.U / Qii[:, None]
-        A = self.A - self.U[:, :, None] * self.U[:, None, :] / Qii[:, None, None]
-        b = self.b - self.U * (self.Qy / Qii)[:, None]
-        means, covariance = self._means_given(A, b)
-        weights = np.empty((len(self.y), n_groups + 1))
-        for label, own in enumerate(np.eye(n_groups + 1)[:, 1:]):
-            loading = own - c
-            mean = a + (loading * means).sum(axis=1)
-            spread = np.einsum("ng,ngh,nh->n", loading, covariance, loading)
-            weights[:, label] = log_normal(self.y - mean, v + self.clean_noise + self.added[label] + spread)
-        return weights
+        Qii, Qy, U, labels = self.diagonal[rows], self.Qy[rows], self.U[rows], self.labels[rows]
+        noise = self.clean_noise[rows]
+        v = np.maximum(1.0 / Qii - noise - self.added[labels], 0.0) + noise
+        residual = Qy / Qii
+        A = self.A - U[:, :, None] * (U / Qii[:, None])[:, None, :]
+        means, covariance = self._means_given(A, self.b - U * residual[:, None])
+        choices = np.eye(self.slab.n_groups + 1)[:, 1:]
+        loading = choices[:, None, :] - (choices[labels] - U / Qii[:, None])
+        expected = np.einsum("lng,ng->ln", loading, means)
+        spread = np.einsum("lng,lng->ln", np.einsum("lng,ngh->lnh", loading, covariance), loading)
+        return log_normal(residual - expected, v + self.added[:, None] + spread).T
 
-    def _log_prior(self) -> Array:
+    def _log_prior(self, rows: Rows) -> Array:
         """log p(labelᵢ = c | the other labels), with the shares integrated out."""
-        n, n_groups = len(self.y), self.slab.n_groups
-        counts = np.bincount(self.labels, minlength=n_groups + 1)[1:] - (
-            self.labels[:, None] == np.arange(1, n_groups + 1)
-        )
+        n, n_groups = len(self.y) + self.others.n, self.slab.n_groups
+        counts = self.others.counts + np.bincount(self.labels, minlength=n_groups + 1)[1:]
+        counts = counts - (self.labels[rows][:, None] == np.arange(1, n_groups + 1))
         n_out = counts.sum(axis=1)
         total = np.log(n - 1 + PRIOR_OUTLIERS + PRIOR_CLEAN)
         clean = np.log(n - 1 - n_out + PRIOR_CLEAN) - total
@@ -173,31 +218,59 @@ class Support:
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
-        if label == self.labels[i] or (self.slab.replaced and label and self.inside.sum() <= MIN_INSIDE):
+        if label == self.labels[i] or (self.slab.replaced and label and self._n_inside() <= MIN_INSIDE):
             return
         if self.slab.replaced:
             self._take_out(i) if label else self._put_back(i)
+            self.labels[i] = label
+            self._renew()
         else:
-            change = self.added[label] - self.added[self.labels[i]]
-            q = self.Q[i].copy()
-            shrink = 1.0 + change * q[i]
-            self.Q -= np.outer(q * (change / shrink), q)
-            self.logdet += float(np.log(shrink))
+            self._relabel(i, label)
+
+    def _relabel(self, i: int, label: int) -> None:
+        """Another noise for i, and another mean; Q itself waits until several such moves have come together."""
+        q = self._row(i)
+        change = self.added[label] - self.added[self.labels[i]]
+        shrink = 1.0 + change * q[i]
+        factor = -change / shrink
+        groups = np.arange(1, self.slab.n_groups + 1)
+        turn = (label == groups) - (self.labels[i] == groups).astype(float)
+        self.logdet += float(np.log(shrink))
+        self.diagonal += factor * q**2
+        self.Qy += factor * self.Qy[i] * q
+        self.U += np.outer(q, factor * self.U[i] + (1.0 + factor * q[i]) * turn)
+        self.Z[i] += turn
         self.labels[i] = label
-        self._update_means()
+        self._renew_means()
+        self._kept[:, self._n_kept], self._factors[self._n_kept] = q, factor
+        self._n_kept += 1
+        if self._n_kept == KEPT:
+            _ = self.Q
+
+    def _row(self, i: int) -> Array:
+        """A row of Q, with what was kept back."""
+        kept = self._kept[:, : self._n_kept]
+        return np.asarray(self._Q[i] + kept @ (self._factors[: self._n_kept] * kept[i]))
+
+    def _n_inside(self) -> int:
+        return int(self.inside.sum()) + self.others.inside
 
     def _take_out(self, i: int) -> None:
-        q = self.Q[i].copy()
-        self.Q -= np.outer(q / q[i], q)
-        self.Q[i], self.Q[:, i] = 0.0, 0.0
+        q = self._Q[i].copy()
+        self._add_outer(-1.0 / q[i], q)
+        self._Q[i], self._Q[:, i] = 0.0, 0.0
         self.logdet += float(np.log(q[i]))
 
     def _put_back(self, i: int) -> None:
-        border = self.Q @ self.C[i]
+        border = self._Q @ self.C[i]
         pivot = float(self.C[i, i] + self.clean_noise[i] - self.C[i] @ border)
         border[i] = -1.0
-        self.Q += np.outer(border / pivot, border)
+        self._add_outer(1.0 / pivot, border)
         self.logdet += float(np.log(pivot))
+
+    def _add_outer(self, factor: float, v: Array) -> None:
+        # In place: the transpose of a symmetric matrix in C order is what BLAS can write to.
+        self._Q = blas.dger(factor, v, v, a=self._Q.T, overwrite_a=1).T
 
     def climb(self, max_moves: int) -> int:
         """Take the single best move until none raises p(y, labels); returns how many were taken."""
@@ -205,7 +278,7 @@ class Support:
         for moves in range(leapt, max_moves):
             best, gain = self._best_moves()
             i = int(gain.argmax())
-            if gain[i] <= 1e-9 or (self.slab.replaced and self.inside.sum() <= MIN_INSIDE):
+            if gain[i] <= 1e-9 or (self.slab.replaced and self._n_inside() <= MIN_INSIDE):
                 return moves
             self.move(i, int(best[i]))
         return max_moves
@@ -227,7 +300,7 @@ class Support:
             best, gain = self._best_moves()
             wanted = np.argsort(-gain)[: min(int((gain > 1e-9).sum()), max_moves - moves)]
             chosen = self._unrelated(wanted)
-            if len(chosen) < WORTH_A_LEAP or (self.slab.replaced and self.inside.sum() - len(chosen) <= MIN_INSIDE):
+            if len(chosen) < WORTH_A_LEAP or (self.slab.replaced and self._n_inside() - len(chosen) <= MIN_INSIDE):
                 return moves
             before, evidence = self.labels.copy(), self.log_evidence()
             self.labels[chosen] = best[chosen]
@@ -252,83 +325,3 @@ class Support:
 def log_normal(residual: Array, variance: Array) -> Array:
     """Log density of N(0, variance)."""
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + residual**2 / variance))
-
-
-@dataclass(frozen=True)
-class Moments:
-    """f and δ given the readings, averaged over labels.
-
-    With α = K⁻¹(y − δ̂) and Q of each sample of labels, E f* = c*ᵀᾱ and Var f* = c** − c*ᵀ(Q̄ − Cov α)c*: both moments
-    of the mixture are exact, and one N×N matrix holds them.
-    """
-
-    alpha: Array
-    precision: Array
-    probability: Array
-    bias: Array
-    bias_variance: Array
-
-
-def average_over_labels(support: Support, sweeps: int, burn_in: int, rng: np.random.Generator) -> Moments:
-    """Gibbs sampling of the labels that are in doubt; probabilities are averages of exact conditional odds."""
-    n = len(support.y)
-    alphas, biases, variances = np.empty((sweeps, n)), np.empty((sweeps, n)), np.empty((sweeps, n))
-    precision, probability = np.zeros((n, n)), np.zeros(n)
-    weights = support.log_weights()
-    current, pending = _given_labels(support), 0
-    for sweep in range(burn_in + sweeps):
-        likeliest = np.sort(weights, axis=1)
-        doubt = likeliest[:, -1] - likeliest[:, -2]
-        doubtful = np.flatnonzero(doubt < DOUBT)
-        moved = False
-        # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
-        for i in rng.permutation(doubtful[np.argsort(doubt[doubtful])]).tolist():
-            label = int((weights[i] + rng.gumbel(size=weights.shape[1])).argmax())
-            if label != support.labels[i]:
-                support.move(i, label)
-                weights, moved = support.log_weights(), True
-        if moved:
-            precision += pending * current.precision
-            current, pending = _given_labels(support), 0
-        if sweep >= burn_in:
-            kept = sweep - burn_in
-            pending += 1
-            alphas[kept], biases[kept], variances[kept] = current.alpha, current.bias, current.bias_variance
-            probability += _chance_of_bias(weights)
-    precision += pending * current.precision
-    precision /= sweeps
-    spread = alphas - alphas.mean(axis=0)
-    return Moments(
-        alpha=alphas.mean(axis=0),
-        precision=precision - spread.T @ spread / sweeps,
-        probability=probability / sweeps,
-        bias=biases.mean(axis=0),
-        bias_variance=variances.mean(axis=0) + biases.var(axis=0),
-    )
-
-
-def _chance_of_bias(weights: Array) -> Array:
-    top = weights.max(axis=1, keepdims=True)
-    relative = np.exp(weights - top)
-    return np.asarray(1.0 - relative[:, 0] / relative.sum(axis=1))
-
-
-def _given_labels(support: Support) -> Moments:
-    """The same for one set of labels: everything is Gaussian."""
-    means, covariance = support.posterior_of_means()
-    precision = support.Q - support.U @ covariance @ support.U.T
-    alpha = support.Qy - support.U @ means
-    out = support.labels > 0
-    bias, variance = np.zeros(len(out)), np.zeros(len(out))
-    if support.slab.replaced:
-        f, f_variance = support._leave_one_out_replaced()
-        bias[out], variance[out] = (support.y - f)[out], (f_variance + support.clean_noise)[out]
-    elif out.any():
-        # δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ.
-        Z, V, extra = support.indicators, support.slab.mean_variance, support.added[support.labels]
-        PZ = precision @ Z
-        own = Z.astype(bool)
-        quadratic = V**2 * np.einsum("gh,nh->ng", Z.T @ PZ, Z)[own] + 2.0 * V * extra[out] * PZ[own]
-        bias[out] = (Z @ means)[out] + extra[out] * alpha[out]
-        variance[out] = V + extra[out] - quadratic - extra[out] ** 2 * precision.diagonal()[out]
-    return Moments(alpha, precision, out.astype(float), bias, np.maximum(variance, 0.0))

@@ -30,7 +30,10 @@ from biasgp.study.simulated import short
 
 SHARES = (0.1, 0.2)
 GROSS = 8.0
-"""A flagged reading is gross when it is this many standard deviations from a fit of the unflagged ones."""
+"""A flagged reading is gross when it is this many standard deviations from a fit of the unflagged ones.
+
+Of the next reading, not of the noise: under a rough kernel the noise may be next to nothing, and all flags gross.
+"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ def replace_records(data: Readings, cell: Cell) -> tuple[Array, Mask]:
 def perform(data: Mapping[str, Readings], cell: Cell) -> dict[str, Any]:
     """One task: its scores, and for the first replicate the fit at every record."""
     here = data[cell.response]
-    setting = Setting(Exponential(ard=cell.ard), here.X.shape[1], cell.replicate)
+    n, d = here.X.shape
+    setting = Setting(Exponential(ard=cell.ard), d, n, cell.replicate)
     if cell.share == 0.0:
         return {"row": _as_recorded(here, cell, setting)}
     y, replaced = replace_records(here, cell)

@@ -86,7 +86,8 @@ def perform(payload: Cell | str) -> dict[str, Any]:
         return {"curve": toy_curve(payload)}
     data = draw(payload)
     problem = Problem(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
-    setting = Setting(SquaredExponential(ard=payload.kernel == "ard"), data.X.shape[1], payload.replicate)
+    n, d = data.X.shape
+    setting = Setting(SquaredExponential(ard=payload.kernel == "ard"), d, n, payload.replicate)
     fitted = fit(payload.method, setting, problem)
     row = score(payload.method, fitted, problem)
     shown = (payload.dataset, payload.scenario, payload.replicate) == ILLUSTRATED
@@ -118,7 +119,7 @@ def toy_curve(name: str) -> dict[str, Any]:
     models = {"ml": ConstantBiasGP(kernel, lam=0.0), "cob": ConstantBiasGP(kernel), "rab": RandomBiasGP(kernel)}
     model = models[name]
     problem = Problem(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
-    fitted = fit(Method(name, lambda setting: model), Setting(kernel, 1, 0), problem)
+    fitted = fit(Method(name, lambda setting: model), Setting(kernel, 1, len(problem.y), 0), problem)
     mean, std = model.predict(data.X_test, return_std=True)
     variance = getattr(fitted.model, "bias_variance_", None)
     return {

@@ -36,7 +36,7 @@ STILL = 1e-3
 
 @dataclass(frozen=True)
 class LargeMoments:
-    """As `support.Moments`, for the readings alone."""
+    """As `label_average.Moments`, for the readings alone."""
 
     probability: Array
     bias: Array

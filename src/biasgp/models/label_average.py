@@ -1,0 +1,207 @@
+"""What is known of f and of the biases when some labels stay in doubt: a Gibbs run over those labels alone.
+
+Given the labels of all others, the readings in doubt are the same model in fewer readings, so a move costs what a
+small matrix costs. With K their covariance given the others and E = Q_{·D}·K, the inverse for any labels of theirs is
+Q = Q_rest + E q Eᵀ, where q is the small one: averages over labels are averages of small matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biasgp._typing import Array
+from biasgp.covariance.dense import factorise, inverse_of
+from biasgp.models.support import Labels, Others, Support
+
+DOUBT = 7.0
+"""Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
+AHEAD = 32
+"""Readings whose odds are computed at once: about as dear as those of one."""
+SETTLED = 9.0
+"""Labels whose log odds are larger are left out of the run: whatever the others do, they would not come into doubt."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """f and δ given the readings, averaged over labels.
+
+    With α = K⁻¹(y − δ̂) and Q of each sample of labels, E f* = c*ᵀᾱ and Var f* = c** − c*ᵀ(Q̄ − Cov α)c*: both moments
+    of the mixture are exact, and one N×N matrix holds them.
+    """
+
+    alpha: Array
+    precision: Array
+    probability: Array
+    bias: Array
+    bias_variance: Array
+
+
+def average_over_labels(support: Support, sweeps: int, burn_in: int, rng: np.random.Generator) -> Moments:
+    """Gibbs sampling of the labels that are in doubt; probabilities are averages of exact conditional odds."""
+    weights = support.log_weights()
+    probability, doubt = _chance_of_bias(weights), _doubt(weights)
+    # There is always one at least: the least certain.
+    rows = np.flatnonzero(doubt <= max(SETTLED, float(doubt.min())))
+    average = _Average(support, rows, sweeps)
+    probability[rows] = _sample(average, sweeps, burn_in, rng)
+    return average.moments(probability)
+
+
+def _sample(average: _Average, sweeps: int, burn_in: int, rng: np.random.Generator) -> Array:
+    """Fill the average; returns the chance that each reading of the part has a bias."""
+    part = average.part
+    weights, probability = part.log_weights(), np.zeros(len(part.y))
+    for sweep in range(burn_in + sweeps):
+        doubt = _doubt(weights)
+        doubtful = np.flatnonzero(doubt < DOUBT)
+        # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
+        _sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), rng)
+        weights = part.log_weights()
+        if sweep >= burn_in:
+            average.add()
+            probability += _chance_of_bias(weights)
+    return probability / sweeps
+
+
+def _sweep(part: Support, order: NDArray[np.intp], rng: np.random.Generator) -> None:
+    """Draw the label of one reading after another given all the others."""
+    luck = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
+    at = 0
+    while at < len(order):
+        # What is drawn for the next readings holds until one of them changes.
+        ahead = order[at : at + AHEAD]
+        drawn = (part.log_weights(ahead) + luck[at : at + AHEAD]).argmax(axis=1)
+        changed = np.flatnonzero(drawn != part.labels[ahead])
+        if len(changed):
+            first = int(changed[0])
+            part.move(int(ahead[first]), int(drawn[first]))
+            at += first + 1
+        else:
+            at += len(ahead)
+
+
+class _Average:
+    """All readings given the labels of a part of them, and sums of what follows from the labels that part has had."""
+
+    def __init__(self, whole: Support, rows: NDArray[np.intp], size: int) -> None:
+        if not whole.inside[rows].all():
+            inside = whole.labels.copy()
+            inside[rows] = 0
+            whole, labels = Support(whole.C, whole.y, whole.clean_noise, whole.slab, inside), whole.labels[rows]
+        else:
+            labels = whole.labels[rows]
+        self.whole, self.rows = whole, rows
+        self.block = whole.Q[np.ix_(rows, rows)]
+        K = inverse_of(factorise(self.block, np.zeros(len(rows))))
+        self.E = whole.Q[:, rows] @ K
+        self.Qy = whole.Qy - self.E @ whole.Qy[rows]
+        self.U = whole.U - self.E @ whole.U[rows]
+        self.diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
+        self.part = self._part(K, labels)
+        self.settled = whole.labels.copy()
+        n_means = self.U.shape[1]
+        self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
+        self.covariances = np.zeros((n_means, n_means))
+        self.alphas, self.biases, self.variances = (np.empty((size, len(whole.y))) for _ in range(3))
+        self.n = 0
+        self.latest: Labels | None = None
+
+    def _part(self, K: Array, labels: Labels) -> Support:
+        """The undecided readings as a model of their own, whose prior is what the others say."""
+        whole, rows = self.whole, self.rows
+        noise = whole.clean_noise[rows]
+        n_groups = whole.slab.n_groups
+        rest = np.delete(whole.labels, rows)
+        others = Others(
+            values=whole.y[rows],
+            loadings=K @ whole.U[rows] - whole.indicators[rows],
+            A=whole.A - whole.U[rows].T @ K @ whole.U[rows],
+            b=whole.b - whole.U[rows].T @ K @ whole.Qy[rows],
+            counts=np.bincount(rest, minlength=n_groups + 1)[1:],
+            n=len(rest),
+            inside=int(whole.inside.sum()) - len(rows),
+        )
+        C = K - np.diag(noise + whole.added[whole.labels[rows]])
+        return Support(C, K @ whole.Qy[rows], noise, whole.slab, labels, others)
+
+    def add(self) -> None:
+        """Count the labels as they are now."""
+        part, n = self.part, self.n
+        means, covariance = part.posterior_of_means()
+        self.cores += part.Q - part.U @ covariance @ part.U.T
+        self.crosses += covariance @ part.U.T
+        self.covariances += covariance
+        if self.latest is not None and np.array_equal(part.labels, self.latest):
+            for kept in (self.alphas, self.biases, self.variances):
+                kept[n] = kept[n - 1]
+        else:
+            self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
+            biases = self._replaced if part.slab.replaced else self._shifted
+            self.biases[n], self.variances[n] = biases(self.alphas[n], means, covariance)
+        self.latest = part.labels.copy()
+        self.n += 1
+
+    def _labels(self) -> Labels:
+        labels = self.settled.copy()
+        labels[self.rows] = self.part.labels
+        return labels
+
+    def _replaced(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
+        """A replaced reading's bias is how far it lies from what the readings in the GP say of f there, and noise."""
+        whole, out = self.whole, np.flatnonzero(self._labels())
+        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
+        cross = whole.C[out]
+        seen = cross @ self.E
+        explained = np.einsum("ij,ij->i", cross @ whole.Q, cross)
+        explained += np.einsum("ij,ij->i", seen @ (self.part.Q - self.block), seen)
+        bias[out] = whole.y[out] - cross @ alpha
+        variance[out] = np.maximum(whole.C.diagonal()[out] - explained, 0.0) + whole.clean_noise[out]
+        return bias, variance
+
+    def _shifted(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
+        """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
+        part, labels = self.part, self._labels()
+        Z = np.asarray(labels[:, None] == np.arange(1, part.slab.n_groups + 1), dtype=float)
+        out, own = labels > 0, labels[labels > 0] - 1
+        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
+        V, extra = part.slab.mean_variance, part.added[labels][out]
+        U, E = self.U + self.E @ part.U, self.E[out]
+        A = Z.T @ U
+        PZ = (U - U @ covariance @ A)[out, own]
+        ZPZ = (A - A @ covariance @ A).diagonal()[own]
+        precision = self.diagonal[out] + np.einsum("ij,ij->i", E @ part.Q, E)
+        precision -= np.einsum("ij,ij->i", U[out] @ covariance, U[out])
+        bias[out] = means[own] + extra * alpha[out]
+        variance[out] = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
+        return bias, np.maximum(variance, 0.0)
+
+    def moments(self, probability: Array) -> Moments:
+        """The average."""
+        n, E, U = self.n, self.E, self.U
+        alpha = self.alphas.mean(axis=0)
+        spread = self.alphas - alpha
+        mixed = U @ (self.crosses / n) @ E.T
+        precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
+        precision -= mixed + mixed.T + spread.T @ spread / n
+        return Moments(
+            alpha=alpha,
+            precision=precision,
+            probability=probability,
+            bias=self.biases.mean(axis=0),
+            bias_variance=self.variances.mean(axis=0) + self.biases.var(axis=0),
+        )
+
+
+def _doubt(weights: Array) -> Array:
+    """Log odds of each reading's likeliest label against the next."""
+    likeliest = np.sort(weights, axis=1)
+    return np.asarray(likeliest[:, -1] - likeliest[:, -2])
+
+
+def _chance_of_bias(weights: Array) -> Array:
+    top = weights.max(axis=1, keepdims=True)
+    relative = np.exp(weights - top)
+    return np.asarray(1.0 - relative[:, 0] / relative.sum(axis=1))
