@@ -3,8 +3,9 @@
     python benchmarks/command.py [--repeats 1] [--kernels exponential matern32]
 
 `biasgp fit` (1,400 rows, three features, defaults but for the kernel: process start to report) in seconds, beside one
-fit of scikit-learn's regressor alone with the same kernel, in the same run; the size of the report; precision and
-recall of the flagged readings; and how long `biasgp --help` takes.
+fit of scikit-learn's regressor alone with the same kernel, in the same run; the size of the report, and how long it
+takes in Chromium until everything is drawn (where Chromium is installed); precision and recall of the flagged
+readings; and how long `biasgp --help` takes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from biasgp.cli.options import make_kernel
 from biasgp.data import campaign
 from biasgp.response import Scaling
 from speed import seconds
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "report"))
+import chromium
 
 COMMAND = str(Path(sys.executable).with_name("biasgp"))
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5}
@@ -53,6 +57,18 @@ def cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def drawn(report: Path) -> float:
+    """Seconds from opening the report until it can be used; not a number without a browser."""
+    if not chromium.BINARY:
+        return float("nan")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        page = chromium.Page(Path(profile))
+        try:
+            return seconds(lambda: page.open(report))
+        finally:
+            page.close()
+
+
 def fit(folder: Path, gas: str, kernel: str, repeats: int) -> None:
     """One gas: time, ratio, size, precision and recall."""
     words = ["fit", str(folder / "campaign.csv"), "--target", f"{gas}_ppb", "--features", FEATURES, "--kernel", kernel]
@@ -70,7 +86,7 @@ def fit(folder: Path, gas: str, kernel: str, repeats: int) -> None:
         f"{gas:3} {kernel:11} biasgp fit {mine:6.1f} s (its fit {summary['fit_seconds']:.1f}), scikit-learn's fit "
         f"alone {theirs:6.1f} s, ratio {theirs / mine:5.2f} (of processor time {their_cpu / my_cpu:.2f}); "
         f"precision {found['precision']:.3f}, recall {found['recall']:.3f}; "
-        f"report {(out / 'report.html').stat().st_size / 1e6:.2f} MB",
+        f"report {(out / 'report.html').stat().st_size / 1e6:.2f} MB, drawn in {drawn(out / 'report.html'):.1f} s",
         flush=True,
     )
 
