@@ -58,13 +58,13 @@ def cpu_of_children() -> float:
 
 
 def drawn(report: Path) -> float:
-    """Seconds from opening the report until it can be used; not a number without a browser."""
+    """Seconds from opening the report, in a browser that runs, until all is there to use; NaN without a browser."""
     if not chromium.BINARY:
         return float("nan")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         page = chromium.Page(Path(profile))
         try:
-            return seconds(lambda: page.open(report))
+            return seconds(lambda: page.open(report), 3)
         finally:
             page.close()
 
