@@ -139,7 +139,7 @@ class _Descent:
             at_lower=free & (self.x <= self.low + ON_BOUND),
             at_upper=free & (self.x >= self.high - ON_BOUND),
             curvature=self.B,
-            promise=np.inf if self.B is None else -0.5 * float(self.gradient @ self._direction()),
+            promise=np.inf if self.B is None else -0.5 * float(self.gradient @ self._newton()),
         )
 
     def _iterate(self) -> str:
@@ -160,14 +160,18 @@ class _Descent:
         return _projected(self.x, self.gradient, self.low, self.high)
 
     def _direction(self) -> Array:
-        """Newton's, with the estimated curvature, among the unknowns that are not pressed against a bound."""
+        direction = self._newton()
+        return direction * min(1.0, LONGEST_STEP / float(np.abs(direction).max(initial=1e-300)))
+
+    def _newton(self) -> Array:
+        """Newton's step, with the estimated curvature, in the unknowns that are not pressed against a bound."""
         pressed = np.where(self.gradient > 0, self.x <= self.low, self.x >= self.high)
         free = np.flatnonzero(~pressed & (self.high > self.low))
         if self.B is None:
             self.B = np.eye(len(self.x)) * float(np.linalg.norm(self.gradient[free]))
         direction = np.zeros_like(self.x)
         direction[free] = -np.linalg.solve(self.B[np.ix_(free, free)], self.gradient[free])
-        return direction * min(1.0, LONGEST_STEP / float(np.abs(direction).max(initial=1e-300)))
+        return direction
 
     def _step(self, direction: Array, guessed: bool) -> bool:
         """Go as far along the direction as pays, and learn the curvature from it; False if nothing does."""

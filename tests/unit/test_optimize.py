@@ -97,3 +97,16 @@ def test_one_start_is_a_plain_run():
     assert_array_equal(
         multistart(two_basins, [np.array([1.2])], bounds, 50).x, minimize(two_basins, np.array([1.2]), bounds, 50).x
     )
+
+
+def test_the_promise_is_what_is_left_to_gain():
+    report = minimize(bowl(np.array([1.0, -5.0])), np.array([4.0, 2.0]), WIDE, 0, 2.0 * np.eye(2))
+    assert report.promise == pytest.approx(report.value - 3.0)
+
+
+def test_a_search_ends_where_no_more_than_enough_is_to_be_gained():
+    center, start = np.array([1.0, -2.0]), np.zeros(2)
+    easy = minimize(bowl(center), start, WIDE, 50, 2.0 * np.eye(2), enough=6.0)
+    assert easy.converged
+    assert easy.n_evaluations == 1
+    assert minimize(bowl(center), start, WIDE, 50, 2.0 * np.eye(2), enough=4.0).value == pytest.approx(3.0)

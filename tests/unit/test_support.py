@@ -242,6 +242,30 @@ def test_labels_in_doubt_between_two_of_three_are_averaged_over():
 
 
 @every_slab
+def test_readings_in_doubt_know_of_the_settled_ones_all_that_matters(slab):
+    problem, rng = Problem(24), np.random.default_rng(1)
+    labels = np.where(rng.uniform(size=24) < 0.4, rng.integers(1, slab.n_groups + 1, 24), 0)
+    rows = np.array([2, 3, 7, 11, 12, 20])
+    average = label_average._Average(problem.support(slab, labels), rows, 1)
+    for i, label in enumerate(rng.integers(0, slab.n_groups + 1, len(rows))):
+        average.part.move(i, int(label))
+        labels[rows[i]] = label
+    whole = problem.support(slab, labels)
+    assert_allclose(average.part.log_weights(), whole.log_weights()[rows], atol=1e-9)
+    average.add()
+    got, X_new = average.moments(np.zeros(24)), np.linspace(0.0, 12.0, 7)[:, None]
+    for ours, textbook in zip(sampled(problem, got, X_new)[1:], problem.given_labels(slab, labels, X_new), strict=True):
+        assert_allclose(ours, textbook, atol=1e-8)
+
+
+@every_slab
+def test_odds_of_some_readings_are_those_of_all(slab):
+    support = Problem(30).support(slab, np.arange(30) % (slab.n_groups + 1))
+    rows = np.array([4, 5, 17, 29])
+    assert_allclose(support.log_weights(rows), support.log_weights()[rows], atol=1e-12)
+
+
+@every_slab
 def test_labels_that_are_certain_are_kept(slab):
     problem = Problem(12, shifts=(9.0, 9.5))
     support = problem.support(slab)

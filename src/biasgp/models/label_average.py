@@ -87,12 +87,11 @@ class _Average:
     """All readings given the labels of a part of them, and sums of what follows from the labels that part has had."""
 
     def __init__(self, whole: Support, rows: NDArray[np.intp], size: int) -> None:
+        labels = whole.labels[rows]
         if not whole.inside[rows].all():
-            inside = whole.labels.copy()
-            inside[rows] = 0
-            whole, labels = Support(whole.C, whole.y, whole.clean_noise, whole.slab, inside), whole.labels[rows]
-        else:
-            labels = whole.labels[rows]
+            clean = whole.labels.copy()
+            clean[rows] = 0
+            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean)
         self.whole, self.rows = whole, rows
         self.block = whole.Q[np.ix_(rows, rows)]
         K = inverse_of(factorise(self.block, np.zeros(len(rows))))
