@@ -247,10 +247,14 @@ def multistart(objective: Objective, starts: Sequence[Array], bounds: Array, max
     """A few iterations from each start, then the best one to its end."""
     if len(starts) == 1:
         return minimize(objective, starts[0], bounds, max_iter)
+    return resume(objective, screen(objective, starts, bounds), bounds, max_iter)
+
+
+def screen(objective: Objective, starts: Sequence[Array], bounds: Array) -> Report:
+    """The best that a few iterations from each start lead to; evaluations are counted over all."""
     screened = [minimize(objective, start, bounds, SCREEN_ITERATIONS) for start in starts]
     best = min(screened, key=lambda report: report.value)
-    spent = sum(report.n_evaluations for report in screened)
-    return resume(objective, replace(best, n_evaluations=spent), bounds, max_iter)
+    return replace(best, n_evaluations=sum(report.n_evaluations for report in screened))
 
 
 def resume(objective: Objective, found: Report, bounds: Array, max_iter: int, growth: float = 1.0) -> Report:

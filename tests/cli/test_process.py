@@ -51,7 +51,9 @@ def test_help_loads_nothing_heavy_of_its_own():
 def test_a_signal_during_the_fit_leaves_nothing(tmp_path, signum, code):
     frame = logged(900)
     frame.to_csv(tmp_path / "readings.csv", index=False)
-    with start("fit", "readings.csv", *FEATURES, "--out", "deep/out", cwd=tmp_path) as process:
+    words = ("fit", "readings.csv", *FEATURES, "--out", "deep/out")
+    # A shell starts what runs in the background with Ctrl-C ignored, and so would the command be.
+    with start(*words, cwd=tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
         until = time.monotonic() + 60
         while not list(tmp_path.glob("deep/.out.*")):
             assert time.monotonic() < until and process.poll() is None

@@ -16,7 +16,8 @@ import biasgp
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 
 SOURCE = Path(biasgp.__file__).parent
-ESTIMATORS = [value for value in vars(biasgp).values() if inspect.isclass(value) and hasattr(value, "fit")]
+PUBLIC = [getattr(biasgp, name) for name in biasgp.__all__]
+ESTIMATORS = [value for value in PUBLIC if inspect.isclass(value) and hasattr(value, "fit")]
 every_estimator = pytest.mark.parametrize("Estimator", ESTIMATORS)
 
 

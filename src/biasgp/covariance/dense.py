@@ -95,8 +95,7 @@ class DenseCovariance:
         W = self.inverse()
         self._inverse = None
         W *= 0.5
-        # The transpose of a C-ordered symmetric matrix is what BLAS can write to in place.
-        W = blas.dger(-0.5, alpha, alpha, a=W.T, overwrite_a=1).T
+        W = add_outer(W, -0.5, alpha)
         return self._pullback(W), W.diagonal().copy()
 
     def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
@@ -130,6 +129,11 @@ def inverse_of(factor: DenseFactor, *, overwrite: bool = False) -> Array:
     if info != 0:
         raise CovarianceError("The covariance matrix is singular to working precision.")
     return mirror(lower)
+
+
+def add_outer(A: Array, factor: float, v: Array) -> Array:
+    """A + factor·vvᵀ for a symmetric A in C order, in its place: its transpose is what BLAS can write to."""
+    return np.asarray(blas.dger(factor, v, v, a=A.T, overwrite_a=1).T)
 
 
 def half_inverse_of(factor: DenseFactor) -> Array:

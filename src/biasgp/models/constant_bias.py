@@ -168,13 +168,15 @@ def fit(
             objective = build(part)
             objective.rebalance(report.x)
             report = resume(objective, report, free, max_iter, len(part) / len(rows))
+            if len(part) < len(y):
+                objective, report = _afresh(build(part), starts, fixed, free, max_iter, objective, report)
         rows = part
     if report.at_upper[-1] and more:
-        objective, report = _from_all_readings(build(EVERYTHING), starts, fixed, free, max_iter, objective, report)
+        objective, report = _afresh(build(EVERYTHING), starts, fixed, free, max_iter, objective, report)
     return at(X, y, kernel, known, report, None, objective.sides, objective.held)
 
 
-def _from_all_readings(
+def _afresh(
     objective: RegularisedLikelihood,
     starts: list[Array],
     fixed: Array,
@@ -183,9 +185,9 @@ def _from_all_readings(
     rival: RegularisedLikelihood,
     found: Report,
 ) -> tuple[RegularisedLikelihood, Report]:
-    """Few of the readings can be too few to tell outliers from noise, and then k rises until there are none.
+    """Few of the readings can be too few to follow f, or to tell outliers from noise.
 
-    So k is freed once more from where it was held with all of the readings; the better of both is returned.
+    So with more of them everything begins once more: k is held, and then freed. The better of both is returned.
     """
     report = multistart(objective, starts, fixed, max_iter)
     objective.rebalance(report.x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.inputs import representative_rows
 from biasgp.kernels import Kernel
-from biasgp.optimize import Objective, Report, multistart, resume
+from biasgp.optimize import Objective, Report, multistart, resume, screen
 
 # Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular.
 NOISE_RANGE = (1e-6, 1e2)
@@ -62,6 +63,18 @@ def search(build: Build, X: Array, y: Array, starts: Sequence[Array], bounds: Ar
         report = multistart(build(few), starts, bounds, max_iter)
     for rows in more:
         with blas_threads_for(len(rows)):
-            report = resume(build(rows), report, bounds, max_iter, len(rows) / len(few))
+            objective = build(rows)
+            report = resume(objective, report, bounds, max_iter, len(rows) / len(few))
+            if len(rows) < len(y):
+                report = better_start(objective, report, starts, bounds, max_iter)
         few = rows
     return report
+
+
+def better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
+    """What the usual starts lead to, if that is better: what few readings did not show, f may follow with more."""
+    screened = screen(objective, starts, bounds)
+    if screened.value - screened.promise > found.value:
+        return found
+    rival = resume(objective, screened, bounds, max_iter)
+    return replace(min(found, rival, key=lambda report: report.value), n_evaluations=rival.n_evaluations)

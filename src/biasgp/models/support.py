@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 from scipy.special import betaln, gammaln
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense import factorise, inverse_of
+from biasgp.covariance.dense import add_outer, factorise, inverse_of
 from biasgp.models.search import EVERYTHING, Rows
 
 Labels = NDArray[np.intp]
@@ -257,7 +256,7 @@ class Support:
 
     def _take_out(self, i: int) -> None:
         q = self._Q[i].copy()
-        self._add_outer(-1.0 / q[i], q)
+        self._Q = add_outer(self._Q, -1.0 / q[i], q)
         self._Q[i], self._Q[:, i] = 0.0, 0.0
         self.logdet += float(np.log(q[i]))
 
@@ -265,12 +264,8 @@ class Support:
         border = self._Q @ self.C[i]
         pivot = float(self.C[i, i] + self.clean_noise[i] - self.C[i] @ border)
         border[i] = -1.0
-        self._add_outer(1.0 / pivot, border)
+        self._Q = add_outer(self._Q, 1.0 / pivot, border)
         self.logdet += float(np.log(pivot))
-
-    def _add_outer(self, factor: float, v: Array) -> None:
-        # In place: the transpose of a symmetric matrix in C order is what BLAS can write to.
-        self._Q = blas.dger(factor, v, v, a=self._Q.T, overwrite_a=1).T
 
     def climb(self, max_moves: int) -> int:
         """Take the single best move until none raises p(y, labels); returns how many were taken."""
