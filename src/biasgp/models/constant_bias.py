@@ -30,7 +30,7 @@ from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, stages
-from biasgp.optimize import Report, minimize, multistart, resume
+from biasgp.optimize import Report, minimize, multistart, resume, screen
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
@@ -40,6 +40,8 @@ FENCE = 10.0
 an L1 penalty bounds what an outlier does to f, but not what its size does to σ."""
 FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
+FEW_IS_TOO_FEW = 2
+"""With more than so many times the readings that the search began on, its start is tried once more."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -158,6 +160,7 @@ def fit(
         return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
     rows, *more = stages(X, y)
+    n_few = len(rows)
     with blas_threads_for(len(rows)):
         few = build(rows)
         report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
@@ -168,11 +171,9 @@ def fit(
             objective = build(part)
             objective.rebalance(report.x)
             report = resume(objective, report, free, max_iter, len(part) / len(rows))
-            if len(part) < len(y):
+            if more and (report.at_upper[-1] or len(part) > FEW_IS_TOO_FEW * n_few):
                 objective, report = _afresh(build(part), starts, fixed, free, max_iter, objective, report)
         rows = part
-    if report.at_upper[-1] and more:
-        objective, report = _afresh(build(EVERYTHING), starts, fixed, free, max_iter, objective, report)
     return at(X, y, kernel, known, report, None, objective.sides, objective.held)
 
 
@@ -189,9 +190,14 @@ def _afresh(
 
     So with more of them everything begins once more: k is held, and then freed. The better of both is returned.
     """
-    report = multistart(objective, starts, fixed, max_iter)
+    nothing_stood_out = bool(found.at_upper[-1])
+    report = screen(objective, starts if nothing_stood_out else starts[:1], fixed)
+    as_held, _ = objective(np.clip(found.x, fixed[:, 0], fixed[:, 1]))
+    if not nothing_stood_out and report.value - report.promise > as_held:
+        return rival, found
+    report = resume(objective, report, fixed, max_iter)
     objective.rebalance(report.x)
-    report = resume(objective, replace(report, n_evaluations=found.n_evaluations), free, max_iter)
+    report = resume(objective, report, free, max_iter)
     return (objective, report) if report.value < found.value else (rival, found)
 
 
