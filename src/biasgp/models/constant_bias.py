@@ -195,7 +195,7 @@ def _afresh(
     as_held, _ = objective(np.clip(found.x, fixed[:, 0], fixed[:, 1]))
     if not nothing_stood_out and report.value - report.promise > as_held:
         return rival, found
-    report = resume(objective, report, fixed, max_iter)
+    report = resume(objective, report, fixed, min(FIRST_ITERATIONS, max_iter))
     objective.rebalance(report.x)
     report = resume(objective, report, free, max_iter)
     return (objective, report) if report.value < found.value else (rival, found)
