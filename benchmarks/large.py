@@ -3,9 +3,9 @@
     python benchmarks/large.py                     everything
     python benchmarks/large.py --only gpboost --size 20000
 
-Parts: exactness, accuracy, gpboost, growth, million, cluster, kill, auto. Each runs in a process of its own, with the
-machine's cores; times are wall clock, after a small fit that loads (or compiles) what is compiled. Ratios of processor
-time follow in brackets: on a machine that is shared they are the ones to believe.
+Parts: exactness, accuracy, auto, curves, gpboost, growth, million, cluster, kill. Each runs in a process of its own,
+with the machine's cores; times are wall clock, after a small fit that loads (or compiles) what is compiled. Ratios of
+processor time follow in brackets: on a machine that is shared they are the ones to believe.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from biasgp import ConstantBiasGP, GaussianGP, SparseBiasGP
 from biasgp.covariance import DenseCovariance
@@ -255,7 +257,43 @@ def auto(_: int) -> None:
         row(f"N = {n:,}: sparse fit, s: exact, vecchia", f"{spent[0]}, {spent[1]}")
 
 
-PARTS = {part.__name__: part for part in (exactness, accuracy, auto, gpboost, growth, million, cluster, kill)}
+def curves(size: int) -> None:
+    """Cost by the number of readings, and error by the number of neighbours: docs/img/large.png."""
+    import matplotlib.pyplot as plt
+
+    warm_up()
+    figure, (cost, error) = plt.subplots(1, 2, figsize=(9.0, 3.4), layout="constrained")
+    steps = {"exact": (250, 500, 1000, 1500), "vecchia": tuple(size // k for k in (100, 30, 10, 3, 1))}
+    for approximation, style in (("exact", "k--o"), ("vecchia", "C0-s")):
+        seconds = []
+        for n in steps[approximation]:
+            X, y, *_ = simulate(n, 10)
+            model = SparseBiasGP(Matern32(), approximation=approximation)
+            # On one BLAS thread: a pool's threads that wait are counted as busy.
+            with threadpool_limits(1, "blas"):
+                seconds.append(timed(lambda model=model, X=X, y=y: model.fit(X, y))[0].cpu)
+            row(f"N = {n:,}: robust sparse fit, {approximation}, s of processor time", f"{seconds[-1]:.1f}")
+        cost.loglog(steps[approximation], seconds, style, label=approximation)
+    cost.set(xlabel="readings", ylabel="processor time of a robust fit, s")
+    cost.legend()
+    counts = (5, 10, 20, 40, 80)
+    for seed, marker in zip(range(3), "os^", strict=True):
+        X, y, outlier, X_test, f = simulate(2000, 2000, seed)
+        y = y - SHIFT * SIGMA * outlier
+        exact = mse(f, GaussianGP(Matern32(), approximation="exact").fit(X, y).predict(X_test))
+        models = [GaussianGP(Matern32(), approximation="vecchia", neighbors=m).fit(X, y) for m in counts]
+        ratios = [mse(f, model.predict(X_test)) / exact for model in models]
+        row(f"draw {seed}: MSE of f over exact, {', '.join(map(str, counts))} neighbours", f"{np.round(ratios, 4)}")
+        error.plot(counts, ratios, f"C0-{marker}", mfc="none", label=f"draw {seed + 1}")
+    error.axhline(1.0, color="k", lw=0.8)
+    error.set(xscale="log", xlabel="neighbours", ylabel="MSE of f over exact, N = 2,000")
+    error.set_xticks(counts, [str(m) for m in counts])
+    error.minorticks_off()
+    error.legend()
+    figure.savefig(Path(__file__).parents[1] / "docs" / "img" / "large.png", dpi=110)
+
+
+PARTS = {part.__name__: part for part in (exactness, accuracy, auto, curves, gpboost, growth, million, cluster, kill)}
 
 
 def main() -> None:
