@@ -1,4 +1,4 @@
-"""The parts of the readings that a search for covariance parameters goes through."""
+"""How covariance parameters are looked for: by way of parts of the readings, and from other starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from biasgp.models.search import stages
+from biasgp import ConstantBiasGP
+from biasgp.data import campaign
+from biasgp.kernels import Exponential
+from biasgp.models.search import better_start, stages
+from biasgp.optimize import minimize
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,28 @@ def test_each_part_lies_within_the_next_and_the_last_is_everything(n, sizes):
     for few, more in pairwise(parts):
         assert np.isin(few, more).all()
     assert_array_equal(parts[-1], np.arange(n))
+
+
+def two_basins(x):
+    """Minima near −1 (the better one) and +1."""
+    return float((x[0] ** 2 - 1.0) ** 2 + 0.3 * x[0]), np.array([4.0 * x[0] * (x[0] ** 2 - 1.0) + 0.3])
+
+
+@pytest.mark.parametrize(("began", "other", "ends"), [(1.2, -0.8, -1.0), (-1.2, 0.8, -1.0), (1.2, 0.8, 1.0)])
+def test_the_better_of_where_a_search_is_and_where_other_starts_lead(began, other, ends):
+    bounds = np.array([[-3.0, 3.0]])
+    found = minimize(two_basins, np.array([began]), bounds, 50)
+    report = better_start(two_basins, found, [np.array([other])], bounds, 50)
+    assert report.x[0] == pytest.approx(ends, abs=0.1)
+    assert report.value <= found.value
+    assert report.n_evaluations > found.n_evaluations
+
+
+def test_what_few_readings_hide_is_found_with_all():
+    # 200 of 1,400 hourly readings do not show how f goes on in time: it looks like noise with much bias.
+    data, rng = campaign(), np.random.default_rng([0, 0, 100, 0])
+    y = data.no.y.copy()
+    replaced = rng.choice(np.flatnonzero(~data.no.is_outlier), 140, replace=False)
+    y[replaced] = rng.choice(data.no.y[data.no.is_outlier], 140)
+    model = ConstantBiasGP(Exponential(ard=True)).fit(data.X, y)
+    assert np.mean((model.predict(data.X[replaced]) - data.no.y[replaced]) ** 2) < 0.1

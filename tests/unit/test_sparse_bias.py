@@ -18,7 +18,8 @@ from biasgp.data import STRESSES, Scenario, simulate, two_sided
 from biasgp.kernels import Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
 from biasgp.models.label_average import average_over_labels
-from biasgp.models.sparse_bias import LabelledLikelihood, Search, first_slabs, fit, occam, replaced_slab
+from biasgp.models.slabs import first_slabs, occam, replaced_slab
+from biasgp.models.sparse_bias import LabelledLikelihood, Search, fit
 from biasgp.models.support import Slab
 
 SLABS = {

@@ -42,6 +42,8 @@ FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FEW_IS_TOO_FEW = 2
 """With more than so many times the readings that the search began on, its start is tried once more."""
+PATIENCE, SANGUINE = 8, 2.0
+"""A second search is judged every so many iterations; it may gain so many times what it promises, at the most."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -160,45 +162,56 @@ def fit(
         return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
     rows, *more = stages(X, y)
-    n_few = len(rows)
+    n_few, stone = len(rows), None
     with blas_threads_for(len(rows)):
         few = build(rows)
         report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
         few.rebalance(report.x)
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     for part in more or [rows]:
+        growth = len(part) / len(rows)
         with blas_threads_for(len(part)):
             objective = build(part)
             objective.rebalance(report.x)
-            report = resume(objective, report, free, max_iter, len(part) / len(rows))
+            report = resume(objective, report, free, max_iter, growth)
             if more and (report.at_upper[-1] or len(part) > FEW_IS_TOO_FEW * n_few):
-                objective, report = _afresh(build(part), starts, fixed, free, max_iter, objective, report)
+                # Few readings can be too few to follow f, or to tell outliers from noise: once more with these.
+                rival = build(part)
+                if stone is None:
+                    stone, growth = _stepping_stone(rival, starts, fixed, max_iter, report), 1.0
+                fresh = _follow(rival, stone, growth, free, max_iter, report.value)
+                stone = replace(stone, n_evaluations=0)  # counted from now on
+                n_evaluations = report.n_evaluations + fresh.n_evaluations
+                if fresh.value < report.value:
+                    objective, report = rival, fresh
+                report = replace(report, n_evaluations=n_evaluations)
         rows = part
     return at(X, y, kernel, known, report, None, objective.sides, objective.held)
 
 
-def _afresh(
-    objective: RegularisedLikelihood,
-    starts: list[Array],
-    fixed: Array,
-    free: Array,
-    max_iter: int,
-    rival: RegularisedLikelihood,
-    found: Report,
-) -> tuple[RegularisedLikelihood, Report]:
-    """Few of the readings can be too few to follow f, or to tell outliers from noise.
-
-    So with more of them everything begins once more: k is held, and then freed. The better of both is returned.
-    """
+def _stepping_stone(
+    objective: RegularisedLikelihood, starts: list[Array], fixed: Array, max_iter: int, found: Report
+) -> Report:
+    """Where the usual starts lead with k held. Cut short where that promises no more than what was found has."""
     nothing_stood_out = bool(found.at_upper[-1])
-    report = screen(objective, starts if nothing_stood_out else starts[:1], fixed)
+    stone = screen(objective, starts if nothing_stood_out else starts[:1], fixed)
     as_held, _ = objective(np.clip(found.x, fixed[:, 0], fixed[:, 1]))
-    if not nothing_stood_out and report.value - report.promise > as_held:
-        return rival, found
-    report = resume(objective, report, fixed, min(FIRST_ITERATIONS, max_iter))
-    objective.rebalance(report.x)
-    report = resume(objective, report, free, max_iter)
-    return (objective, report) if report.value < found.value else (rival, found)
+    if not nothing_stood_out and stone.value - stone.promise > as_held:
+        return stone
+    return resume(objective, stone, fixed, min(FIRST_ITERATIONS, max_iter))
+
+
+def _follow(
+    objective: RegularisedLikelihood, stone: Report, growth: float, free: Array, max_iter: int, to_beat: float
+) -> Report:
+    """Free k, and go on from a stepping stone for as long as it may still end below `to_beat`."""
+    objective.rebalance(stone.x)
+    report = resume(objective, stone, free, min(PATIENCE, max_iter), growth)
+    done = report.n_iter
+    while report.n_iter == PATIENCE and done < max_iter and report.value - SANGUINE * report.promise < to_beat:
+        report = resume(objective, report, free, min(PATIENCE, max_iter - done))
+        done += report.n_iter
+    return replace(report, n_iter=done)
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:

@@ -41,6 +41,11 @@ def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Findin
     return findings(standardised_residuals(support), flagged, _nearest_flagged(support), noise, bounded, n_rivals)
 
 
+def is_denied(support: Support) -> bool:
+    """Whether the readings taken for clean do not look like noise."""
+    return _heavy_tail(standardised_residuals(support)) is not None
+
+
 def findings(
     residuals: Array, flagged: Mask, together: Mask, noise: float, bounded: list[str], n_rivals: int
 ) -> list[Finding]:

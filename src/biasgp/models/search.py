@@ -73,8 +73,8 @@ def search(build: Build, X: Array, y: Array, starts: Sequence[Array], bounds: Ar
 
 def better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
     """What the usual starts lead to, if that is better: what few readings did not show, f may follow with more."""
-    screened = screen(objective, starts, bounds)
-    if screened.value - screened.promise > found.value:
-        return found
-    rival = resume(objective, screened, bounds, max_iter)
-    return replace(min(found, rival, key=lambda report: report.value), n_evaluations=rival.n_evaluations)
+    rival = screen(objective, starts, bounds)
+    rival = replace(rival, n_evaluations=rival.n_evaluations + found.n_evaluations)
+    if rival.value - rival.promise <= found.value:
+        rival = resume(objective, rival, bounds, max_iter)
+    return rival if rival.value < found.value else replace(found, n_evaluations=rival.n_evaluations)

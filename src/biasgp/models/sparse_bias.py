@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from biasgp._typing import Array, Mask
+from biasgp._typing import Array
 from biasgp.covariance import DenseCovariance
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
-from biasgp.models.diagnosis import Finding, diagnose
+from biasgp.models.diagnosis import Finding, diagnose, is_denied
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.label_average import Moments, average_over_labels
 from biasgp.models.posterior import AveragedPosterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, stages
+from biasgp.models.slabs import first_slabs, informed, occam, replaced_slab
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
@@ -47,15 +48,13 @@ SANGUINE = 2.0
 SLAB_RANGE = (1e-4, 1e6)
 FENCE = 1e3
 """How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
-MEAN_STD = 3.0
-"""Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
 MAX_GROUPS = 3
 NEAR, FAR = 5.0, 20.0
-MAX_PICKS, DIFFERENT = 3, 0.04
 """A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
+MAX_PICKS, DIFFERENT = 3, 0.04
+"""How many ends of a search on fewer readings are followed, each with so large a share of its flags its own."""
 RIVAL_GAP, RIVAL_DIFFERENCE = 3.0, 0.2
-MINORITY = 0.2
-"""Outliers start as two groups, above and below, where at least this share of them is on either side."""
+"""A rival's log evidence is no further behind than this, and so large a share of the flags differs."""
 LONGER = (2.5, 7.0)
 """Factors by which length-scales are stretched to look for runs of outliers."""
 MAX_SHARE = 0.5
@@ -363,6 +362,10 @@ class Search:
             best = shifted = following
         return best
 
+    def completed(self, state: State) -> State:
+        """With the slab and the labels that single moves from a start do not lead to."""
+        return self.with_suspects(self.other_slabs(state))
+
     def with_suspects(self, best: State) -> State:
         """From the same labels with every reading flagged that is not quite unlikely to be an outlier.
 
@@ -409,40 +412,6 @@ def _evidence(state: State) -> float:
     return state.evidence
 
 
-def occam(slab: Slab, labels: Labels) -> float:
-    """What the slab's fitted parameters cost: ½ log(number of outliers) each (the group means are integrated out)."""
-    n_out = int((labels > 0).sum())
-    return 0.5 * (slab.n_groups + slab.replaced) * float(np.log1p(n_out))
-
-
-def first_slabs(residual: Array, far: Mask, noise_variance: float) -> list[tuple[Slab, Labels]]:
-    """Slabs to start from, with their labels: one group, and one for each side where both have outliers."""
-    mean_variance = max(MEAN_STD**2, float((residual**2).max()))
-
-    def variance(group: Mask) -> float:
-        return max(float(residual[group].var()), noise_variance) if group.sum() > 1 else 1.0
-
-    up, down = far & (residual > 0), far & (residual < 0)
-    starts = [(Slab((variance(far),), mean_variance), far.astype(np.intp))]
-    if min(up.sum(), down.sum()) >= max(2.0, MINORITY * far.sum()):
-        starts.append((Slab((variance(up), variance(down)), mean_variance), up + 2 * down.astype(np.intp)))
-    return starts
-
-
-def informed(x: Array, slab: Slab, labels: Labels) -> Array:
-    """About what the readings tell of each log τ²: n of them ½n, less where the noise hides how they are spread."""
-    counts = np.bincount(labels, minlength=slab.n_groups + 1)[1:]
-    variances = np.array(slab.variances)
-    return np.asarray(0.5 + 0.5 * counts * (variances / (variances + np.exp(x[-1]))) ** 2)
-
-
-def replaced_slab(y: Array, mean_variance: float) -> Slab:
-    """N(center, variance) of the replaced readings' values."""
-    if len(y) < 2:
-        return Slab((mean_variance,), mean_variance, replaced=True, center=float(y.mean()) if len(y) else 0.0)
-    return Slab((float(y.var() + 1e-4),), mean_variance, replaced=True, center=float(y.mean()))
-
-
 def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """The whole recipe. Readings beyond the fence count as if they were there; their bias is not."""
     beyond = y - np.clip(y, -FENCE, FENCE)
@@ -461,9 +430,12 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
             state = search.from_few(few, known_rows)
             if np.mean(state.labels[known_rows] != few_labels) > DIFFERENT:
                 state = search.from_other_lengths(state, known_rows)
-    state = search.other_slabs(state)
-    state = search.with_suspects(state)
-    found = _finish(search, state, max_iter, rng)
+    with blas_threads_for(len(y)):
+        state = search.completed(state)
+        if more and is_denied(search.support(state.x, state.slab, state.labels)):
+            # Few of the readings may have been too few to follow f: what is left of all of them is not noise.
+            state = max(state, search.completed(search.from_constant_bias()), key=_evidence)
+        found = _finish(search, state, max_iter, rng)
     return replace(found, moments=replace(found.moments, bias=found.moments.bias + beyond))
 
 
