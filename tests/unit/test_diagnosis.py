@@ -22,7 +22,7 @@ from biasgp import (
 from biasgp.data import STRESSES, Scenario, simulate
 from biasgp.kernels import SquaredExponential
 from biasgp.metrics import mse
-from biasgp.models.diagnosis import diagnose, standardised_residuals
+from biasgp.models.diagnosis import diagnose, looks_like_noise, standardised_residuals
 from biasgp.models.sparse_bias import Search, State
 from biasgp.models.support import Slab, Support
 from biasgp.optimize import Report
@@ -47,6 +47,20 @@ def categories(findings):
 
 def test_a_good_fit_has_nothing_against_it():
     assert diagnose(support(flagged=[5, 20, 33, 47, 61, 80, 94]), [], 0) == []
+
+
+@pytest.mark.parametrize(
+    ("transform", "sigmas", "expected"),
+    [
+        (lambda e: e, 2.5, True),
+        (lambda e: e + 0.15 * e**2, 2.5, False),  # lopsided, as many outliers on one side leave what is left
+        (lambda e: e + 0.15 * e**2, 10.0, True),
+        (np.sign, 2.5, False),  # two heaps: tails that are too light
+    ],
+)
+def test_noise_is_told_from_residuals_that_are_lopsided_or_flat(transform, sigmas, expected):
+    errors = transform(np.random.default_rng(0).standard_normal(400))
+    assert looks_like_noise(support(residual=errors, n=400), sigmas) is expected
 
 
 def test_residuals_are_those_of_refits_without_the_reading():

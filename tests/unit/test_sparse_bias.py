@@ -460,3 +460,11 @@ def test_a_response_of_another_length_is_refused(scenario_8):
     data, model = scenario_8
     with pytest.raises(ValueError, match="y"):
         model.outlier_probability(data.X_test, data.y_test[:-1])
+
+
+def test_outliers_that_half_of_the_readings_hide_are_found_with_all():
+    # On 150 of these readings in ten inputs, noise explains almost as much as 23 % of outliers do.
+    data = simulate("friedman", 7, random_state=14)
+    model = SparseBiasGP().fit(data.X, data.y)
+    assert recall(data.is_outlier, model.outlier_mask_) > 0.95
+    assert precision(data.is_outlier, model.outlier_mask_) > 0.95

@@ -14,7 +14,7 @@ made cheaper on the side with more outliers, by the ratio at which their pull is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -214,7 +214,7 @@ def _follow(
     return replace(report, n_iter=done)
 
 
-def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> list[ConstantBiasFit]:
+def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Iterator[ConstantBiasFit]:
     """Three fits of few iterations: with k as it starts, from there with k by maximum likelihood, and a lopsided one.
 
     The second shows outliers best; the first is more like a plain GP; the third bears most of them on one side.
@@ -223,17 +223,15 @@ def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) 
     fixed, free = _bounds(X, y, kernel, None, None)
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
     first = multistart(objective, starts, fixed, max_iter)
-    held = objective.held
+    plain = at(X, y, kernel, known, first, None, held=objective.held)
+    yield plain
     objective.rebalance(first.x)
     second = resume(objective, first, free, max_iter)
-    found = [
-        at(X, y, kernel, known, first, None, held=held),
-        at(X, y, kernel, known, second, None, objective.sides, objective.held),
-    ]
-    residual = y - found[0].posterior.mean(X)
+    yield at(X, y, kernel, known, second, None, objective.sides, objective.held)
+    residual = y - plain.posterior.mean(X)
     objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
     third = resume(objective, first, free, max_iter)
-    return [*found, at(X, y, kernel, known, third, None, objective.sides, objective.held)]
+    yield at(X, y, kernel, known, third, None, objective.sides, objective.held)
 
 
 def _builder(

@@ -41,9 +41,9 @@ def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Findin
     return findings(standardised_residuals(support), flagged, _nearest_flagged(support), noise, bounded, n_rivals)
 
 
-def is_denied(support: Support) -> bool:
-    """Whether the readings taken for clean do not look like noise."""
-    return _heavy_tail(standardised_residuals(support)) is not None
+def looks_like_noise(support: Support, sigmas: float) -> bool:
+    """Whether skewness and kurtosis of the readings taken for clean are within so many standard errors of noise's."""
+    return _departure(*_shape(standardised_residuals(support))) <= sigmas
 
 
 def findings(
@@ -79,14 +79,24 @@ def standardised_residuals(support: Support) -> Array:
     return np.asarray(alpha[clean] / np.sqrt(precision[clean]))
 
 
-def _heavy_tail(residuals: Array) -> Finding | None:
+def _shape(residuals: Array) -> tuple[float, float, int]:
+    """Skewness, kurtosis, and how many residuals they rest on; of noise where there are too few to tell."""
     # Among very many readings a departure too small to matter would show.
     n = min(len(residuals), ENOUGH_TO_TELL)
     if n < 20 or residuals.std() == 0.0:
-        return None
+        return 0.0, 3.0, n
     centred = (residuals - residuals.mean()) / residuals.std()
-    skewness, kurtosis = float(np.mean(centred**3)), float(np.mean(centred**4))
-    if abs(skewness) <= TAIL_SIGMAS * np.sqrt(6.0 / n) and abs(kurtosis - 3.0) <= TAIL_SIGMAS * np.sqrt(24.0 / n):
+    return float(np.mean(centred**3)), float(np.mean(centred**4)), n
+
+
+def _departure(skewness: float, kurtosis: float, n: int) -> float:
+    """From noise's, in standard errors."""
+    return float(max(abs(skewness) / np.sqrt(6.0), abs(kurtosis - 3.0) / np.sqrt(24.0)) * np.sqrt(n))
+
+
+def _heavy_tail(residuals: Array) -> Finding | None:
+    skewness, kurtosis, n = _shape(residuals)
+    if _departure(skewness, kurtosis, n) <= TAIL_SIGMAS:
         return None
     return Finding(
         HeavyTailWarning,

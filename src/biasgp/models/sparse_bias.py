@@ -19,7 +19,7 @@ from biasgp.covariance import DenseCovariance
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
-from biasgp.models.diagnosis import Finding, diagnose, is_denied
+from biasgp.models.diagnosis import Finding, diagnose, looks_like_noise
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.label_average import Moments, average_over_labels
 from biasgp.models.posterior import AveragedPosterior
@@ -33,14 +33,15 @@ from biasgp.models.support import (
     Support,
     log_normal,
 )
-from biasgp.optimize import DECREASE_TOLERANCE, Report, minimize, resume
+from biasgp.optimize import Report, minimize, resume
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
-ROUGHLY = 1e-3
-"""Gain in log evidence that is not worth another evaluation while labels are searched."""
+ROUGHLY, FINALLY = 1e-3, 1e-4
+"""Gain in log evidence that is not worth another evaluation, while labels are searched and at the end: parameters are
+then within a seventieth of their standard errors."""
 ENOUGH = 0.1
 """Gain in log evidence below which parameters need not be followed any further while labels are searched."""
 SANGUINE = 2.0
@@ -61,6 +62,9 @@ MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
 SUSPICIONS = (8.0,)
 """Log odds against being an outlier up to which a reading is a suspect."""
+IN_THE_LEAST, CLEARLY = 1.5, 2.5
+"""Standard errors by which skewness and kurtosis of the residuals differ from noise's, where a search looks further:
+on the readings it began with, and on all of them."""
 SWEEPS, BURN_IN = 30, 5
 
 
@@ -224,7 +228,7 @@ class Search:
     def from_constant_bias(self) -> State:
         """From rough constant bias fits: the readings far from them are the first outliers."""
         best: State | None = None
-        for cob in constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, FEW_ITERATIONS):
+        for i, cob in enumerate(constant_bias.rough_fits(self.X, self.y, self.kernel, self.known, FEW_ITERATIONS)):
             residual = self.y - cob.posterior.mean(self.X)
             # A small k has a small σ; then the residuals' own spread is the better measure.
             spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
@@ -236,8 +240,15 @@ class Search:
                     continue
                 state = self.alternate("constant bias", x, slab, labels, best, curvature)
                 best = state if best is None else max(best, state, key=_evidence)
+            assert best is not None
+            if i == 1 and not self.is_denied(best, IN_THE_LEAST):
+                break  # the lopsided fit is for outliers that are so many that they pass for signal or noise
         assert best is not None
         return best
+
+    def is_denied(self, state: State, sigmas: float) -> bool:
+        """Whether the readings that a state takes for clean do not look like noise."""
+        return not looks_like_noise(self.support(state.x, state.slab, state.labels), sigmas)
 
     def leads_to(self, best: State, labels: Labels) -> bool:
         """Whether single moves from these labels, at the parameters of a state, end in that state."""
@@ -432,7 +443,7 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
                 state = search.from_other_lengths(state, known_rows)
     with blas_threads_for(len(y)):
         state = search.completed(state)
-        if more and is_denied(search.support(state.x, state.slab, state.labels)):
+        if more and search.is_denied(state, CLEARLY):
             # Few of the readings may have been too few to follow f: what is left of all of them is not noise.
             state = max(state, search.completed(search.from_constant_bias()), key=_evidence)
         found = _finish(search, state, max_iter, rng)
@@ -441,7 +452,7 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
 
 def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
-    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, DECREASE_TOLERANCE)
+    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, FINALLY)
     support = search.support(x, slab, state.labels)
     support.climb(len(search.y))
     state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)
