@@ -25,6 +25,8 @@ FEW_UNKNOWNS = 60
 LONGEST_STEP = 2.0
 """Of any unknown, which are logarithms."""
 SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
+SANGUINE = 2.0
+"""How many times what a search still promises could be gained, at the most."""
 ON_BOUND = 1e-6
 AS_GOOD_AS_ZERO = 1e-5
 """Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""

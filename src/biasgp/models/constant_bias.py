@@ -30,7 +30,7 @@ from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, stages
-from biasgp.optimize import Report, minimize, multistart, resume, screen
+from biasgp.optimize import SANGUINE, Report, minimize, multistart, resume, screen
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
@@ -42,8 +42,8 @@ FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FEW_IS_TOO_FEW = 2
 """With more than so many times the readings that the search began on, its start is tried once more."""
-PATIENCE, SANGUINE = 8, 2.0
-"""A second search is judged every so many iterations; it may gain so many times what it promises, at the most."""
+PATIENCE = 8
+"""A second search is judged every so many iterations."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20

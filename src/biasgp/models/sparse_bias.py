@@ -33,7 +33,7 @@ from biasgp.models.support import (
     Support,
     log_normal,
 )
-from biasgp.optimize import Report, minimize, resume
+from biasgp.optimize import SANGUINE, Report, minimize, resume
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
@@ -44,8 +44,6 @@ ROUGHLY, FINALLY = 1e-3, 1e-4
 then within a seventieth of their standard errors."""
 ENOUGH = 0.1
 """Gain in log evidence below which parameters need not be followed any further while labels are searched."""
-SANGUINE = 2.0
-"""How many times the gain that a search for parameters still promises could be made, at the most."""
 SLAB_RANGE = (1e-4, 1e6)
 FENCE = 1e3
 """How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
@@ -240,8 +238,7 @@ class Search:
                     continue
                 state = self.alternate("constant bias", x, slab, labels, best, curvature)
                 best = state if best is None else max(best, state, key=_evidence)
-            assert best is not None
-            if i == 1 and not self.is_denied(best, IN_THE_LEAST):
+            if i == 1 and best is not None and not self.is_denied(best, IN_THE_LEAST):
                 break  # the lopsided fit is for outliers that are so many that they pass for signal or noise
         assert best is not None
         return best
