@@ -60,7 +60,7 @@ MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
 SUSPICIONS = (8.0,)
 """Log odds against being an outlier up to which a reading is a suspect."""
-IN_THE_LEAST, CLEARLY = 1.5, 2.5
+IN_THE_LEAST, CLEARLY = 1.5, 4.0
 """Standard errors by which skewness and kurtosis of the residuals differ from noise's, where a search looks further:
 on the readings it began with, and on all of them."""
 SWEEPS, BURN_IN = 30, 5
@@ -420,8 +420,20 @@ def _evidence(state: State) -> float:
     return state.evidence
 
 
-def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
-    """The whole recipe. Readings beyond the fence count as if they were there; their bias is not."""
+def fit(
+    X: Array,
+    y: Array,
+    kernel: Kernel,
+    known: Array,
+    max_iter: int,
+    rng: np.random.Generator,
+    *,
+    second_look: bool = True,
+) -> SparseBiasFit:
+    """The whole recipe. Readings beyond the fence count as if they were there; their bias is not.
+
+    Without the second look, a search that leaves more than noise does not begin afresh with all readings.
+    """
     beyond = y - np.clip(y, -FENCE, FENCE)
     y = y - beyond
     rows, *more = stages(X, y)
@@ -440,7 +452,7 @@ def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, rng: np
                 state = search.from_other_lengths(state, known_rows)
     with blas_threads_for(len(y)):
         state = search.completed(state)
-        if more and search.is_denied(state, CLEARLY):
+        if more and second_look and search.is_denied(state, CLEARLY):
             # Few of the readings may have been too few to follow f: what is left of all of them is not noise.
             state = max(state, search.completed(search.from_constant_bias()), key=_evidence)
         found = _finish(search, state, max_iter, rng)

@@ -43,5 +43,6 @@ def _score(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, tran
     scaling = Scaling.of(y, transform)
     bound = kernel.bind(X, names, scaling.scale**2)
     response = ScaledResponse(y, scaling)
-    fit = sparse_bias.fit(X, response.z, bound, np.zeros(len(y)), MAX_ITERATIONS, np.random.default_rng(0))
+    known, rng = np.zeros(len(y)), np.random.default_rng(0)
+    fit = sparse_bias.fit(X, response.z, bound, known, MAX_ITERATIONS, rng, second_look=False)
     return (fit.leave_one_out + response.log_jacobian) / len(y)
