@@ -69,10 +69,11 @@ def least_sample(draws: dict[str, np.ndarray]) -> float:
     return min(float(array_stats.ess(np.atleast_2d(values), method="bulk")) for values in draws.values())
 
 
-def gpstuff_sample(X: np.ndarray, y: np.ndarray) -> float:
-    """Effective sample of one chain of GPstuff's scheme."""
+def gpstuff_sample(X: np.ndarray, y: np.ndarray) -> tuple[float, list[float]]:
+    """Effective sample of one chain of GPstuff's scheme, and σ of each: the root of its mean σ²."""
     chains = [gpstuff_scheme(X, y, seed) for seed in range(CHAINS)]
-    return least_sample({name: np.stack([chain[name] for chain in chains]) for name in chains[0]}) / CHAINS
+    sample = least_sample({name: np.stack([chain[name] for chain in chains]) for name in chains[0]}) / CHAINS
+    return sample, [float(y.std() * np.sqrt(np.exp(chain["noise_variance"]).mean())) for chain in chains]
 
 
 def plain_seconds(X: np.ndarray, y: np.ndarray) -> list[float]:
@@ -100,7 +101,8 @@ def main() -> None:
     print(
         f"{'':17} {'MSE':>7} {'÷ theirs':>8} {'NLPD':>6} {'− theirs':>8} {'exact':>6} {'− theirs':>8} {'ν':>5}", end=" "
     )
-    print(f"{'σ':>5} {'max R̂':>6} {'CPU s':>6} {'÷ plain':>7} {'theirs':>7} {'ESS':>5} {'theirs':>6} {'speed-up':>8}")
+    print(f"{'σ':>5} {'max R̂':>6} {'CPU s':>6} {'÷ plain':>7} {'theirs':>7} {'ESS':>5} {'theirs':>6}", end=" ")
+    print(f"{'speed-up':>8} σ of their scheme's chains")
     total = np.zeros(2)
     for case in (case for case in CASES if case[0] in arguments.cases):
         (X, y), (X_test, y_test) = read(case, "train"), read(case, "test")
@@ -108,7 +110,7 @@ def main() -> None:
         plains = plain_seconds(X, y)
         model, ours = sampled(X, y, arguments.draws, arguments.tune)
         plain = float(np.median(plains + plain_seconds(X, y)))
-        ess, peer_ess = least_sample(model.draws_), gpstuff_sample(X, y)
+        ess, (peer_ess, peer_sigmas) = least_sample(model.draws_), gpstuff_sample(X, y)
         mean, std = model.predict(X_test, return_std=True, include_noise=True)
         mse, nlpd = metrics.mse(y_test, mean), metrics.nlpd(y_test, mean, std)
         exact = -float(model.log_predictive_density(X_test, y_test).mean())
@@ -122,6 +124,7 @@ def main() -> None:
         print(f"{max(model.r_hat_.values()):6.3f} {ours:6.1f} {ours / plain:7.1f}", end=" ")
         print(
             f"{peer['cpu_s'] / peer_plain['cpu_s']:7.1f} {ess:5.0f} {peer_ess:6.1f} {costs[1] / costs[0]:8.1f}",
+            " ".join(f"{sigma:.3f}" for sigma in peer_sigmas),
             flush=True,
         )
     if total.all():
