@@ -162,24 +162,23 @@ def fit(
         return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
     # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
     rows, *more = stages(X, y)
-    n_few, stone = len(rows), None
+    n_few, n_stone, stone = len(rows), 0, None
     with blas_threads_for(len(rows)):
         few = build(rows)
         report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
         few.rebalance(report.x)
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     for part in more or [rows]:
-        growth = len(part) / len(rows)
         with blas_threads_for(len(part)):
             objective = build(part)
             objective.rebalance(report.x)
-            report = resume(objective, report, free, max_iter, growth)
+            report = resume(objective, report, free, max_iter, len(part) / len(rows))
             if more and (report.at_upper[-1] or len(part) > FEW_IS_TOO_FEW * n_few):
                 # Few readings can be too few to follow f, or to tell outliers from noise: once more with these.
                 rival = build(part)
                 if stone is None:
-                    stone, growth = _stepping_stone(rival, starts, fixed, max_iter, report), 1.0
-                fresh = _follow(rival, stone, growth, free, max_iter, report.value)
+                    stone, n_stone = _stepping_stone(rival, starts, fixed, max_iter, report), len(part)
+                fresh = _follow(rival, stone, len(part) / n_stone, free, max_iter, report.value)
                 stone = replace(stone, n_evaluations=0)  # counted from now on
                 n_evaluations = report.n_evaluations + fresh.n_evaluations
                 if fresh.value < report.value:
