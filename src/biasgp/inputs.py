@@ -54,3 +54,15 @@ def representative_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
     order = np.lexsort((y, *X.T[::-1]))
     chosen = np.random.default_rng(0).permutation(len(X))[:size]
     return np.sort(order[chosen])
+
+
+def neighbouring_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
+    """`size` rows spread over X in pairs of nearest neighbours, which show how y changes from one to the next."""
+    order = np.lexsort((y, *X.T[::-1]))
+    Z = X[order] / column_scales(X[order])
+    nearest = cKDTree(Z).query(Z, k=2)[1]
+    neighbour = np.where(nearest[:, 0] == np.arange(len(Z)), nearest[:, 1], nearest[:, 0])
+    spread = np.random.default_rng(0).permutation(len(X))
+    pairs = np.column_stack([spread, neighbour[spread]]).ravel()
+    _, first = np.unique(pairs, return_index=True)
+    return np.sort(order[pairs[np.sort(first)[:size]]])

@@ -19,7 +19,10 @@ Objective = Callable[[Array], tuple[float, Array]]
 VALUE_TOLERANCE = 1e-9
 GRADIENT_TOLERANCE = 1e-4
 DECREASE_TOLERANCE = 1e-6
-SCREEN_ITERATIONS = 6
+LOOKS = (6,)
+"""Iterations after which starts are compared."""
+FAR_BEHIND = 20.0
+"""Nats behind the best start at which another is not worth going on with."""
 FEW_UNKNOWNS = 60
 """Up to this many, the curvature is kept as a whole matrix and handed on from search to search."""
 LONGEST_STEP = 2.0
@@ -27,6 +30,8 @@ LONGEST_STEP = 2.0
 SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
 SANGUINE = 2.0
 """How many times what a search still promises could be gained, at the most."""
+PATIENCE = 8
+"""A search that is to beat another is judged every so many iterations."""
 ON_BOUND = 1e-6
 AS_GOOD_AS_ZERO = 1e-5
 """Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""
@@ -77,7 +82,7 @@ class Report:
     """Where a search ended. `x` is best seen; the masks say which entries sit on a bound.
 
     `curvature` is the estimate of the Hessian that the search ended with, for another search to begin with; by it,
-    `promise` is how much lower the value would still go.
+    `promise` is how much lower the value would still go. `gradient` is that at x.
     """
 
     x: Array
@@ -90,6 +95,7 @@ class Report:
     at_upper: Mask
     curvature: Array | None = None
     promise: float = np.inf
+    gradient: Array | None = None
 
 
 def minimize(
@@ -109,6 +115,16 @@ def minimize(
     return _Descent(objective, x0, bounds, curvature, enough).run(max_iter)
 
 
+def go_on(
+    objective: Objective, found: Report, bounds: Array, max_iter: int, enough: float = DECREASE_TOLERANCE
+) -> Report:
+    """More iterations on the objective of a search, from where that ended; evaluations are counted on."""
+    if found.gradient is None:
+        return resume(objective, found, bounds, max_iter)
+    descent = _Descent(objective, found.x, bounds, found.curvature, enough, (found.value, found.gradient))
+    return _counted_on(descent.run(max_iter), found)
+
+
 class _Descent:
     """BFGS with the whole matrix, projected on the bounds.
 
@@ -116,13 +132,21 @@ class _Descent:
     that begins with the curvature of a similar one needs half as many as L-BFGS, which begins with none.
     """
 
-    def __init__(self, objective: Objective, x0: Array, bounds: Array, curvature: Array | None, enough: float) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        x0: Array,
+        bounds: Array,
+        curvature: Array | None,
+        enough: float,
+        known: tuple[float, Array] | None = None,
+    ) -> None:
         self.objective, self.enough = objective, enough
         self.low, self.high = bounds[:, 0], bounds[:, 1]
         self.x = np.clip(x0, self.low, self.high)
-        self.value, self.gradient = objective(self.x)
+        self.value, self.gradient = objective(self.x) if known is None else known
         self.B = curvature
-        self.n_iter, self.n_evaluations = 0, 1
+        self.n_iter, self.n_evaluations = 0, int(known is None)
 
     def run(self, max_iter: int) -> Report:
         message = ""
@@ -142,6 +166,7 @@ class _Descent:
             at_upper=free & (self.x >= self.high - ON_BOUND),
             curvature=self.B,
             promise=np.inf if self.B is None else -0.5 * float(self.gradient @ self._newton()),
+            gradient=self.gradient,
         )
 
     def _iterate(self) -> str:
@@ -245,22 +270,49 @@ def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
     return float(np.abs(x - np.clip(x - gradient, low, high)).max(initial=0.0))
 
 
-def multistart(objective: Objective, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
+def multistart(
+    objective: Objective, starts: Sequence[Array], bounds: Array, max_iter: int, looks: Sequence[int] = LOOKS
+) -> Report:
     """A few iterations from each start, then the best one to its end."""
     if len(starts) == 1:
         return minimize(objective, starts[0], bounds, max_iter)
-    return resume(objective, screen(objective, starts, bounds), bounds, max_iter)
+    return go_on(objective, screen(objective, starts, bounds, looks), bounds, max_iter)
 
 
-def screen(objective: Objective, starts: Sequence[Array], bounds: Array) -> Report:
-    """The best that a few iterations from each start lead to; evaluations are counted over all."""
-    screened = [minimize(objective, start, bounds, SCREEN_ITERATIONS) for start in starts]
+def screen(objective: Objective, starts: Sequence[Array], bounds: Array, looks: Sequence[int] = LOOKS) -> Report:
+    """The best that a few iterations from each start lead to; evaluations are counted over all.
+
+    `looks` are the iterations before the starts are compared; where there are several, those far behind are dropped.
+    """
+    first, *more = looks
+    screened = [minimize(objective, start, bounds, first) for start in starts]
+    n_evaluations = sum(report.n_evaluations for report in screened)
+    for iterations in more:
+        within = min(report.value for report in screened) + FAR_BEHIND
+        near = [report for report in screened if report.value <= within]
+        screened = [go_on(objective, replace(report, n_evaluations=0), bounds, iterations) for report in near]
+        n_evaluations += sum(report.n_evaluations for report in screened)
     best = min(screened, key=lambda report: report.value)
-    return replace(best, n_evaluations=sum(report.n_evaluations for report in screened))
+    return replace(best, n_evaluations=n_evaluations)
+
+
+def follow(objective: Objective, found: Report, bounds: Array, max_iter: int, to_beat: float) -> Report:
+    """`go_on`, for as long as the search may still end below a value."""
+    done = 0
+    while done < max_iter and found.value - SANGUINE * found.promise < to_beat:
+        patience = min(PATIENCE, max_iter - done)
+        found = go_on(objective, found, bounds, patience)
+        done += found.n_iter
+        if found.n_iter < patience:
+            break
+    return replace(found, n_iter=done)
 
 
 def resume(objective: Objective, found: Report, bounds: Array, max_iter: int, growth: float = 1.0) -> Report:
     """Go on from where another search ended, perhaps one with `growth` times fewer data; evaluations are counted on."""
     curvature = None if found.curvature is None else growth * found.curvature
-    report = minimize(objective, found.x, bounds, max_iter, curvature)
-    return replace(report, n_evaluations=report.n_evaluations + found.n_evaluations)
+    return _counted_on(minimize(objective, found.x, bounds, max_iter, curvature), found)
+
+
+def _counted_on(report: Report, before: Report) -> Report:
+    return replace(report, n_evaluations=report.n_evaluations + before.n_evaluations)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.inputs import column_scales, neighbour_gap, representative_rows, resolve_columns
+from biasgp.inputs import column_scales, neighbour_gap, neighbouring_rows, representative_rows, resolve_columns
 
 
 def test_column_scales_are_standard_deviations(rng):
@@ -57,22 +57,38 @@ def test_unknown_columns_are_named(column, names, message):
         resolve_columns([column], 2, names)
 
 
-def test_representative_rows_are_the_same_whatever_their_order(rng):
+@pytest.mark.parametrize("choose", [representative_rows, neighbouring_rows])
+def test_representative_rows_are_the_same_whatever_their_order(rng, choose):
     X = rng.integers(0, 4, (40, 2)).astype(float)
     y = rng.standard_normal(40)
     order = rng.permutation(40)
 
     def chosen(X, y):
-        rows = representative_rows(X, y, 15)
+        rows = choose(X, y, 15)
         assert len(np.unique(rows)) == 15
         return {(*x, v) for x, v in zip(X[rows].tolist(), y[rows].tolist(), strict=True)}
 
     assert chosen(X, y) == chosen(X[order], y[order])
 
 
-def test_representative_rows_reach_over_the_whole_range():
+@pytest.mark.parametrize("choose", [representative_rows, neighbouring_rows])
+def test_representative_rows_reach_over_the_whole_range(choose):
     X = np.arange(1000.0)[:, None]
-    rows = representative_rows(X, np.zeros(1000), 100)
+    rows = choose(X, np.zeros(1000), 100)
     assert_array_equal(rows, np.sort(rows))
     counts = np.histogram(rows, bins=4, range=(0, 1000))[0]
     assert counts.min() >= 10
+
+
+def test_neighbouring_rows_come_in_pairs_of_nearest_neighbours(rng):
+    X = rng.standard_normal((400, 2)) * [1.0, 1e3]
+    rows = neighbouring_rows(X, np.zeros(400), 60)
+    assert len(np.unique(rows)) == 60
+    distance = np.linalg.norm((X[rows][:, None] - X) / X.std(axis=0), axis=2)
+    distance[np.arange(60), rows] = np.inf
+    assert np.mean(np.isin(distance.argmin(axis=1), rows)) > 0.6
+    assert_array_equal(neighbouring_rows(X[:9], np.zeros(9), 9), np.arange(9))
+
+
+def test_neighbouring_rows_of_readings_at_the_same_place():
+    assert len(neighbouring_rows(np.ones((10, 2)), np.arange(10.0), 6)) == 6

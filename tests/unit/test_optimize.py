@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.optimize import minimize, multistart, resume
+from biasgp.optimize import FAR_BEHIND, PATIENCE, follow, go_on, minimize, multistart, resume, screen
 
 WIDE = np.array([[-10.0, 10.0], [-10.0, 10.0]])
 
@@ -57,11 +57,6 @@ def test_a_start_out_of_bounds_is_moved_in():
 
 
 def test_too_few_iterations_are_not_convergence():
-    def rosenbrock(x):
-        a, b = x
-        gradient = np.array([-400 * a * (b - a**2) - 2 * (1 - a), 200 * (b - a**2)])
-        return 100 * (b - a**2) ** 2 + (1 - a) ** 2, gradient
-
     report = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
     assert not report.converged
     assert report.n_iter == 2
@@ -110,3 +105,65 @@ def test_a_search_ends_where_no_more_than_enough_is_to_be_gained():
     assert easy.converged
     assert easy.n_evaluations == 1
     assert minimize(bowl(center), start, WIDE, 50, 2.0 * np.eye(2), enough=4.0).value == pytest.approx(3.0)
+
+
+def rosenbrock(x):
+    a, b = x
+    gradient = np.array([-400 * a * (b - a**2) - 2 * (1 - a), 200 * (b - a**2)])
+    return 100 * (b - a**2) ** 2 + (1 - a) ** 2, gradient
+
+
+def counting(objective):
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return objective(x)
+
+    return counted, calls
+
+
+def test_going_on_is_as_if_the_search_had_not_stopped():
+    start = np.array([-1.5, 2.0])
+    counted, calls = counting(rosenbrock)
+    first = minimize(counted, start, WIDE, 5)
+    both = go_on(counted, first, WIDE, 7)
+    whole = minimize(rosenbrock, start, WIDE, 12)
+    assert_array_equal(both.x, whole.x)
+    assert both.value == whole.value
+    assert both.n_evaluations == len(calls) == whole.n_evaluations
+
+
+def test_going_on_costs_nothing_where_nothing_is_to_be_gained():
+    counted, calls = counting(bowl(np.array([1.0, -2.0])))
+    found = minimize(counted, np.zeros(2), WIDE, 50)
+    before = len(calls)
+    assert_array_equal(go_on(counted, found, WIDE, 50).x, found.x)
+    assert len(calls) == before
+
+
+def test_a_search_is_followed_while_it_may_still_win():
+    start = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
+    assert follow(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6
+    counted, calls = counting(rosenbrock)
+    given_up = follow(counted, start, WIDE, 200, to_beat=-1e6)
+    assert given_up.value == start.value
+    assert calls == []
+    limited = follow(rosenbrock, start, WIDE, PATIENCE + 3, to_beat=1e3)
+    assert limited.n_iter == PATIENCE + 3
+
+
+def test_a_start_that_is_far_behind_is_dropped_at_the_first_look():
+    wall = np.array([[-100.0, 100.0], [-100.0, 100.0]])
+
+    def two_bowls(x):
+        right = x[0] > 0
+        center = np.array([50.0, 0.0]) if right else np.array([-50.0, 0.0])
+        return float(((x - center) ** 4).sum()) + (2.0 * FAR_BEHIND if right else 0.0), 4.0 * (x - center) ** 3
+
+    starts = [np.array([55.0, 4.0]), np.array([-52.0, 1.0])]
+    both, dropped = counting(two_bowls), counting(two_bowls)
+    patient = screen(both[0], starts, wall, (10,))
+    quick = screen(dropped[0], starts, wall, (3, 7))
+    assert_array_equal(quick.x, patient.x)
+    assert quick.n_evaluations == len(dropped[1]) < patient.n_evaluations == len(both[1])

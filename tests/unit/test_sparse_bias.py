@@ -18,7 +18,7 @@ from biasgp.data import STRESSES, Scenario, simulate, two_sided
 from biasgp.kernels import Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
 from biasgp.models.label_average import average_over_labels
-from biasgp.models.slabs import first_slabs, occam, replaced_slab
+from biasgp.models.slabs import first_slabs, occam, replaced_slab, widened
 from biasgp.models.sparse_bias import LabelledLikelihood, Search, fit
 from biasgp.models.support import Slab
 
@@ -96,6 +96,16 @@ def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab,
     moments = average_over_labels(support, 3, 0, np.random.default_rng(0))
     assert_allclose(moments.alpha, np.linalg.solve(K, problem.y), atol=1e-9)
     assert_allclose(moments.precision, np.linalg.inv(K), atol=1e-9)
+
+
+def test_a_slab_is_widened_by_readings_that_join_it_far_from_the_others():
+    slab, noise = Slab((0.5, 0.5), 9.0), np.full(6, 0.1)
+    residual = np.array([0.0, 0.2, 2.0, 12.0, -3.0, -3.1])
+    wider = widened(slab, residual, noise, np.array([0, 0, 1, 1, 2, 2]))
+    assert wider.variances == pytest.approx((25.0 - 0.1, 0.5))
+    assert widened(slab, residual, noise, np.array([0, 0, 0, 1, 2, 0])) == slab
+    replaced = Slab((0.5,), 9.0, replaced=True)
+    assert widened(replaced, residual, noise, np.array([0, 0, 1, 1, 1, 1])) == replaced
 
 
 def test_slabs_to_start_from_take_each_side_apart_where_both_have_outliers():

@@ -30,7 +30,7 @@ from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.posterior import Posterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, stages
-from biasgp.optimize import SANGUINE, Report, minimize, multistart, resume, screen
+from biasgp.optimize import PATIENCE, Report, follow, go_on, minimize, multistart, resume, screen
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
@@ -42,8 +42,8 @@ FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FEW_IS_TOO_FEW = 2
 """With more than so many times the readings that the search began on, its start is tried once more."""
-PATIENCE = 8
-"""A second search is judged every so many iterations."""
+ROUGH_LOOKS = (2, 4)
+"""Iterations after which the starts of a rough fit are compared."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -197,7 +197,7 @@ def _stepping_stone(
     as_held, _ = objective(np.clip(found.x, fixed[:, 0], fixed[:, 1]))
     if not nothing_stood_out and stone.value - stone.promise > as_held:
         return stone
-    return resume(objective, stone, fixed, min(FIRST_ITERATIONS, max_iter))
+    return go_on(objective, stone, fixed, min(FIRST_ITERATIONS, max_iter))
 
 
 def _follow(
@@ -205,12 +205,11 @@ def _follow(
 ) -> Report:
     """Free k, and go on from a stepping stone for as long as it may still end below `to_beat`."""
     objective.rebalance(stone.x)
-    report = resume(objective, stone, free, min(PATIENCE, max_iter), growth)
-    done = report.n_iter
-    while report.n_iter == PATIENCE and done < max_iter and report.value - SANGUINE * report.promise < to_beat:
-        report = resume(objective, report, free, min(PATIENCE, max_iter - done))
-        done += report.n_iter
-    return replace(report, n_iter=done)
+    begun = resume(objective, stone, free, min(PATIENCE, max_iter), growth)
+    if begun.n_iter < PATIENCE:
+        return begun
+    report = follow(objective, begun, free, max_iter - begun.n_iter, to_beat)
+    return replace(report, n_iter=begun.n_iter + report.n_iter)
 
 
 def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Iterator[ConstantBiasFit]:
@@ -221,7 +220,7 @@ def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) 
     objective = _builder(X, y, kernel, known, None)(EVERYTHING)
     fixed, free = _bounds(X, y, kernel, None, None)
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
-    first = multistart(objective, starts, fixed, max_iter)
+    first = multistart(objective, starts, fixed, max_iter, ROUGH_LOOKS)
     plain = at(X, y, kernel, known, first, None, held=objective.held)
     yield plain
     objective.rebalance(first.x)

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array
-from biasgp.covariance.dense import factorise, inverse_of
-from biasgp.models.support import Labels, Others, Support
+from biasgp.models.support import Labels, Support
 
 DOUBT = 7.0
 """Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
@@ -94,12 +93,11 @@ class _Average:
             whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean)
         self.whole, self.rows = whole, rows
         self.block = whole.Q[np.ix_(rows, rows)]
-        K = inverse_of(factorise(self.block, np.zeros(len(rows))))
+        self.part, K = whole.part(rows, labels)
         self.E = whole.Q[:, rows] @ K
         self.Qy = whole.Qy - self.E @ whole.Qy[rows]
         self.U = whole.U - self.E @ whole.U[rows]
         self.diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
-        self.part = self._part(K, labels)
         self.settled = whole.labels.copy()
         n_means = self.U.shape[1]
         self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
@@ -107,24 +105,6 @@ class _Average:
         self.alphas, self.biases, self.variances = (np.empty((size, len(whole.y))) for _ in range(3))
         self.n = 0
         self.latest: Labels | None = None
-
-    def _part(self, K: Array, labels: Labels) -> Support:
-        """The undecided readings as a model of their own, whose prior is what the others say."""
-        whole, rows = self.whole, self.rows
-        noise = whole.clean_noise[rows]
-        n_groups = whole.slab.n_groups
-        rest = np.delete(whole.labels, rows)
-        others = Others(
-            values=whole.y[rows],
-            loadings=K @ whole.U[rows] - whole.indicators[rows],
-            A=whole.A - whole.U[rows].T @ K @ whole.U[rows],
-            b=whole.b - whole.U[rows].T @ K @ whole.Qy[rows],
-            counts=np.bincount(rest, minlength=n_groups + 1)[1:],
-            n=len(rest),
-            inside=int(whole.inside.sum()) - len(rows),
-        )
-        C = K - np.diag(noise + whole.added[whole.labels[rows]])
-        return Support(C, K @ whole.Qy[rows], noise, whole.slab, labels, others)
 
     def add(self) -> None:
         """Count the labels as they are now."""

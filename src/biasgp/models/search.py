@@ -12,7 +12,7 @@ from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.inputs import representative_rows
 from biasgp.kernels import Kernel
-from biasgp.optimize import Objective, Report, multistart, resume, screen
+from biasgp.optimize import Objective, Report, go_on, multistart, resume, screen
 
 # Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular.
 NOISE_RANGE = (1e-6, 1e2)
@@ -76,5 +76,5 @@ def better_start(objective: Objective, found: Report, starts: Sequence[Array], b
     rival = screen(objective, starts, bounds)
     rival = replace(rival, n_evaluations=rival.n_evaluations + found.n_evaluations)
     if rival.value - rival.promise <= found.value:
-        rival = resume(objective, rival, bounds, max_iter)
+        rival = go_on(objective, rival, bounds, max_iter)
     return rival if rival.value < found.value else replace(found, n_evaluations=rival.n_evaluations)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from biasgp._typing import Array, Mask
@@ -25,6 +27,16 @@ def first_slabs(residual: Array, far: Mask, noise_variance: float) -> list[tuple
     if min(up.sum(), down.sum()) >= max(2.0, MINORITY * far.sum()):
         starts.append((Slab((variance(up), variance(down)), mean_variance), up + 2 * down.astype(np.intp)))
     return starts
+
+
+def widened(slab: Slab, residual: Array, noise: Array, labels: Labels) -> Slab:
+    """The slab with more readings than it was fitted to: those that joined a group may lie far from the others."""
+    variances = list(slab.variances)
+    for g in range(0 if slab.replaced else slab.n_groups):
+        group = labels == g + 1
+        if group.sum() > 1:
+            variances[g] = max(variances[g], float(residual[group].var() - noise[group].mean()))
+    return replace(slab, variances=tuple(variances))
 
 
 def informed(x: Array, slab: Slab, labels: Labels) -> Array:

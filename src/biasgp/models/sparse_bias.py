@@ -22,9 +22,10 @@ from biasgp.models import constant_bias
 from biasgp.models.diagnosis import Finding, diagnose, looks_like_noise
 from biasgp.models.gaussian import LOG_2PI
 from biasgp.models.label_average import Moments, average_over_labels
+from biasgp.models.label_pairs import climb_in_pairs
 from biasgp.models.posterior import AveragedPosterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, stages
-from biasgp.models.slabs import first_slabs, informed, occam, replaced_slab
+from biasgp.models.slabs import first_slabs, informed, occam, replaced_slab, widened
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
@@ -33,12 +34,13 @@ from biasgp.models.support import (
     Support,
     log_normal,
 )
-from biasgp.optimize import SANGUINE, Report, minimize, resume
+from biasgp.optimize import SANGUINE, Report, follow, go_on, minimize, screen
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
+LENGTH_LOOKS = (2,)
 ROUGHLY, FINALLY = 1e-3, 1e-4
 """Gain in log evidence that is not worth another evaluation, while labels are searched and at the end: parameters are
 then within a seventieth of their standard errors."""
@@ -68,13 +70,19 @@ SWEEPS, BURN_IN = 30, 5
 
 @dataclass(frozen=True)
 class State:
-    """Parameters (θ, log σ²), slab and labels, with log p(y, labels)."""
+    """Parameters (θ, log σ²), slab and labels, with log p(y, labels).
+
+    `report` is of the search for the parameters; `settled` says that it was made with these labels. `support` is what
+    follows from it all, kept while the state is the best.
+    """
 
     x: Array
     slab: Slab
     labels: Labels
     evidence: float
     report: Report
+    settled: bool = False
+    support: Support | None = None
 
     @property
     def curvature(self) -> Array | None:
@@ -154,6 +162,7 @@ class Search:
         self.bounds = covariance_bounds(kernel, X, y)
         self.trace: list[Step] = []
         self.ended: list[State] = []
+        self._latest: tuple[Array, Support | None] = np.empty(0), None
 
     def refit(
         self,
@@ -163,27 +172,44 @@ class Search:
         max_iter: int,
         curvature: Array | None = None,
         enough: float = ROUGHLY,
+        earlier: Report | None = None,
     ) -> tuple[Array, Slab, Report]:
-        """Parameters for given labels, from x, with a guess of the curvature there."""
+        """Parameters for given labels, from x, with a guess of the curvature there; or on from an earlier search."""
+        rows: Rows = labels == 0 if slab.replaced else EVERYTHING
+        objective = LabelledLikelihood(self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows])
+        bounds, p = self.bounds, len(x)
+        if not slab.replaced:
+            bounds = np.vstack([bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
+        if earlier is not None:
+            report = go_on(objective, earlier, bounds, max_iter, enough)
+        elif slab.replaced:
+            report = minimize(objective, x, bounds, max_iter, curvature, enough)
+        else:
+            if curvature is not None:
+                curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *informed(x, slab, labels)])
+            report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature, enough)
         if slab.replaced:
-            rows = labels == 0
-            objective = LabelledLikelihood(
-                self.X[rows], self.y[rows], self.kernel, self.known[rows], slab, labels[rows]
-            )
-            report = minimize(objective, x, self.bounds, max_iter, curvature, enough)
-            return report.x, replaced_slab(self.y[~rows], slab.mean_variance), report
-        objective = LabelledLikelihood(self.X, self.y, self.kernel, self.known, slab, labels)
-        bounds = np.vstack([self.bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
-        p = len(x)
-        if curvature is not None:
-            curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *informed(x, slab, labels)])
-        report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature, enough)
+            return report.x, replaced_slab(self.y[labels > 0], slab.mean_variance), report
         return report.x[:p], replace(slab, variances=tuple(np.exp(report.x[p:]).tolist())), report
 
     def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
         """Labels at parameters x, ready to move."""
-        C = self.kernel.with_theta(x[:-1])(self.X)
-        return Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
+        at, latest = self._latest
+        if latest is None or not np.array_equal(at[:-1], x[:-1]):
+            C = self.kernel.with_theta(x[:-1])(self.X)
+        elif latest.is_at(slab, labels) and at[-1] == x[-1]:
+            return latest
+        else:
+            C = latest.C
+        self._latest = x.copy(), Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
+        return self._latest[1]
+
+    def support_of(self, state: State) -> Support:
+        """What follows from a state, to look at."""
+        kept = state.support
+        if kept is not None and kept.is_at(state.slab, state.labels):
+            return kept
+        return self.support(state.x, state.slab, state.labels)
 
     def alternate(
         self,
@@ -195,23 +221,23 @@ class Search:
         curvature: Array | None = None,
     ) -> State:
         """Parameters and labels in turn, until neither moves, or until a state that is known already is ahead."""
-        before = -np.inf
+        before, earlier = -np.inf, None
         for _ in range(MAX_ROUNDS):
-            iterations = FIRST_ITERATIONS if best is None else ROUND_ITERATIONS
-            x, slab, report = self.refit(x, slab, labels, iterations, curvature)
+            iterations, enough = (FIRST_ITERATIONS, ROUGHLY) if best is None else (ROUND_ITERATIONS, ENOUGH)
+            x, slab, report = self.refit(x, slab, labels, iterations, curvature, enough, earlier)
             curvature = leading_block(report, len(x))
             support = self.support(x, slab, labels)
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
             settled = not moved and (report.converged or evidence < before + ENOUGH)
-            before = evidence
+            before, earlier = evidence, None if moved else report
             hopeless = best is not None and not moved and evidence + SANGUINE * report.promise < best.evidence
             if settled or hopeless or (best is not None and best.is_ahead_of(labels, evidence)):
                 break
-        state = State(x, slab, labels, evidence, report)
+        state = State(x, slab, labels.copy(), evidence, report, not moved)
         self.ended.append(state)
-        return state
+        return replace(state, support=support)
 
     def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
         """log p(y, labels) as it stands, less the cost of the slab's parameters."""
@@ -245,7 +271,7 @@ class Search:
 
     def is_denied(self, state: State, sigmas: float) -> bool:
         """Whether the readings that a state takes for clean do not look like noise."""
-        return not looks_like_noise(self.support(state.x, state.slab, state.labels), sigmas)
+        return not looks_like_noise(self.support_of(state), sigmas)
 
     def leads_to(self, best: State, labels: Labels) -> bool:
         """Whether single moves from these labels, at the parameters of a state, end in that state."""
@@ -265,15 +291,11 @@ class Search:
         extra = np.log(best.slab.variances)
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
         here = objective(np.append(best.x, extra))[0]
-        screened = [
-            minimize(objective, np.append(start, extra), bounds, ROUND_ITERATIONS)
-            for start in covariance_starts(self.kernel)
-        ]
-        other = min(screened, key=lambda report: report.value)
-        if other.value > here + FAR:
+        starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
+        other = follow(objective, screen(objective, starts, bounds, LENGTH_LOOKS), bounds, FEW_ITERATIONS, here)
+        if other.value > here:
             return best
-        x = resume(objective, other, bounds, FEW_ITERATIONS).x[: -len(extra)]
-        return self.better(best, "other lengths", x, best.slab, best.labels, 0.0)
+        return self.better(best, "other lengths", other.x[: -len(extra)], best.slab, best.labels, 0.0)
 
     def from_longer_lengths(self, best: State) -> State:
         """From a smoother f: a run of outliers next to one another looks like a feature to a short length-scale."""
@@ -302,7 +324,7 @@ class Search:
 
     def bias(self, state: State) -> Array:
         """E δ of each reading for given labels."""
-        support = self.support(state.x, state.slab, state.labels)
+        support = self.support_of(state)
         means, _ = support.posterior_of_means()
         return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
 
@@ -316,17 +338,17 @@ class Search:
             if seen or (picked and state.evidence < picked[0].evidence - FAR) or len(picked) == MAX_PICKS:
                 continue
             picked.append(state)
-            labels = self.labels_from(few, state, rows)
+            slab, labels = self.seen_from(few, state, rows)
             growth = len(self.y) / len(rows)
             curvature = None if state.curvature is None else growth * state.curvature
-            found = self.alternate("all readings", state.x, state.slab, labels, best, curvature)
+            found = self.alternate("all readings", state.x, slab, labels, best, curvature)
             best = found if best is None else max(best, found, key=_evidence)
         assert best is not None
         return best
 
-    def labels_from(self, few: Search, state: State, rows: NDArray[np.intp]) -> Labels:
-        """Labels for these readings from a state found on `rows` of them."""
-        support = few.support(state.x, state.slab, state.labels)
+    def seen_from(self, few: Search, state: State, rows: NDArray[np.intp]) -> tuple[Slab, Labels]:
+        """Slab and labels for these readings from a state found on `rows` of them."""
+        support = few.support_of(state)
         means, _ = support.posterior_of_means()
         kernel = self.kernel.with_theta(state.x[:-1])
         posterior = AveragedPosterior(kernel, few.X, support.Qy - support.U @ means, support.Q)
@@ -339,7 +361,7 @@ class Search:
             columns.append(weights[g + 1] + log_normal(self.y - f - means[g], noise + extra))
         labels: Labels = np.column_stack(columns).argmax(axis=1)
         labels[rows] = state.labels
-        return labels
+        return widened(state.slab, self.y - f, noise, labels), labels
 
     def n_rivals(self, best: State) -> int:
         """How many searches ended almost as well with labels that are quite different."""
@@ -372,7 +394,15 @@ class Search:
 
     def completed(self, state: State) -> State:
         """With the slab and the labels that single moves from a start do not lead to."""
-        return self.with_suspects(self.other_slabs(state))
+        return self.with_pairs(self.with_suspects(self.other_slabs(state)))
+
+    def with_pairs(self, best: State) -> State:
+        """With the labels that single moves do not lead to, but moves of two readings at once do."""
+        support = self.support_of(best)
+        if not climb_in_pairs(support):
+            return best
+        found = self.alternate("pairs", best.x, best.slab, support.labels, best, best.curvature)
+        return max(best, found, key=_evidence)
 
     def with_suspects(self, best: State) -> State:
         """From the same labels with every reading flagged that is not quite unlikely to be an outlier.
@@ -381,7 +411,7 @@ class Search:
         """
         tried = {best.labels.tobytes()}
         for suspicion in SUSPICIONS:
-            weights = self.support(best.x, best.slab, best.labels).log_weights()
+            weights = self.support_of(best).log_weights()
             suspect = weights[:, 1:].max(axis=1) > weights[:, 0] - suspicion
             labels = np.where(suspect, 1 + weights[:, 1:].argmax(axis=1), 0)
             if suspect.mean() < MAX_SHARE and labels.tobytes() not in tried:
@@ -461,8 +491,10 @@ def fit(
 
 def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generator) -> SparseBiasFit:
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
-    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, FINALLY)
-    support = search.support(x, slab, state.labels)
+    earlier = state.report if state.settled else None
+    x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, FINALLY, earlier)
+    stays = np.array_equal(x, state.x) and slab == state.slab
+    support = search.support_of(state) if stays else search.support(x, slab, state.labels)
     support.climb(len(search.y))
     state = State(x, slab, support.labels.copy(), support.log_evidence() - occam(slab, support.labels), report)
     search.trace.append(Step("final", int((state.labels > 0).sum()), slab.n_groups, slab.replaced, state.evidence))

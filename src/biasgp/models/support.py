@@ -92,6 +92,10 @@ class Support:
         self._kept, self._factors = np.empty((len(y), KEPT)), np.empty(KEPT)
         self.refresh()
 
+    def is_at(self, slab: Slab, labels: Labels) -> bool:
+        """Whether the labels are, or have come to be, these."""
+        return self.slab == slab and np.array_equal(self.labels, labels)
+
     @property
     def inside(self) -> Mask:
         """Readings that are in the GP."""
@@ -131,6 +135,23 @@ class Support:
     def _renew_means(self) -> None:
         self.A = self.others.A + self.Z.T @ self.U
         self.b = self.others.b + self.Z.T @ self.Qy
+
+    def part(self, rows: NDArray[np.intp], labels: Labels) -> tuple[Support, Array]:
+        """Some readings of the GP as a model of their own, whose prior is what the others say; and their covariance."""
+        K = inverse_of(factorise(self.Q[np.ix_(rows, rows)], np.zeros(len(rows))))
+        noise, U = self.clean_noise[rows], self.U[rows]
+        rest = np.delete(self.labels, rows)
+        others = Others(
+            values=self.y[rows],
+            loadings=K @ U - self.indicators[rows],
+            A=self.A - U.T @ K @ U,
+            b=self.b - U.T @ K @ self.Qy[rows],
+            counts=np.bincount(rest, minlength=self.slab.n_groups + 1)[1:],
+            n=len(rest),
+            inside=int(self.inside.sum()) - len(rows),
+        )
+        C = K - np.diag(noise + self.added[self.labels[rows]])
+        return Support(C, K @ self.Qy[rows], noise, self.slab, labels, others), K
 
     @property
     def indicators(self) -> Array:
@@ -176,7 +197,7 @@ class Support:
             weights = np.column_stack([clean, self._replaced_density(self.others.values[rows])])
         else:
             weights = self._log_weights_shifted(rows)
-        return np.asarray(weights + self._log_prior(rows))
+        return np.asarray(weights + self.log_prior(rows))
 
     def leave_one_out_replaced(self, rows: Rows = EVERYTHING) -> tuple[Array, Array]:
         """Mean and variance of each fᵢ given the other readings in the GP."""
@@ -204,7 +225,7 @@ class Support:
         spread = np.einsum("lng,lng->ln", np.einsum("lng,ngh->lnh", loading, covariance), loading)
         return log_normal(residual - expected, v + self.added[:, None] + spread).T
 
-    def _log_prior(self, rows: Rows) -> Array:
+    def log_prior(self, rows: Rows = EVERYTHING) -> Array:
         """log p(labelᵢ = c | the other labels), with the shares integrated out."""
         n, n_groups = len(self.y) + self.others.n, self.slab.n_groups
         counts = self.others.counts + np.bincount(self.labels, minlength=n_groups + 1)[1:]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.inputs import representative_rows
+from biasgp.inputs import neighbouring_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse_bias
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson
@@ -31,7 +31,7 @@ def choose_transform(response: str, X: Array, y: Array, kernel: Kernel, names: S
         return Log.of(y)
     if response == "yeo-johnson":
         return YeoJohnson.of(y)
-    rows = representative_rows(X, y, min(len(y), MAX_ROWS))
+    rows = neighbouring_rows(X, y, min(len(y), MAX_ROWS))
     candidates: list[Transform] = [Identity(), Log.of(y), YeoJohnson.of(y)]
     scores = [_score(X[rows], y[rows], kernel, names, transform) for transform in candidates]
     scores[0] += MIN_GAIN
