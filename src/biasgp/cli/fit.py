@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -133,7 +131,6 @@ def fit_into(
     with new_folder(folder, force=force) as stage:
         if not quiet:
             _announce(readings, settings)
-            _import_meanwhile("skops.io")
         with working("Fitting", quiet=quiet):
             fitted = analysis.fit(readings, settings)
         with working("Writing the report", quiet=quiet):
@@ -144,11 +141,6 @@ def fit_into(
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome
-
-
-def _import_meanwhile(module: str) -> None:
-    """Import what takes a second and is needed after the fit, while most of the fit's time is spent outside Python."""
-    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
 
 
 def _announce(readings: Readings, settings: Settings) -> None:
