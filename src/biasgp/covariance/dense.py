@@ -13,6 +13,8 @@ from biasgp.messages import CovarianceError
 
 # Tried in turn, as shares of the mean diagonal: the least that makes the matrix positive definite.
 JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+LEAF = 64
+"""Triangular matrices up to this size are left to LAPACK's own inversion."""
 _STRICTLY_LOWER = np.tri(64, k=-1, dtype=bool)
 
 
@@ -125,10 +127,9 @@ class DenseCovariance:
 
 def inverse_of(factor: DenseFactor, *, overwrite: bool = False) -> Array:
     """K⁻¹, whole and symmetric; with `overwrite`, in the memory of the factor, which is then used up."""
-    lower, info = lapack.dpotri(factor.lower, lower=1, overwrite_c=overwrite)
-    if info != 0:
-        raise CovarianceError("The covariance matrix is singular to working precision.")
-    return mirror(lower)
+    lower = factor.lower if overwrite else factor.lower.copy(order="F")
+    _invert_lower(lower)
+    return mirror(lapack.dlauum(lower, lower=1, overwrite_c=1)[0])
 
 
 def add_outer(A: Array, factor: float, v: Array) -> Array:
@@ -138,7 +139,26 @@ def add_outer(A: Array, factor: float, v: Array) -> Array:
 
 def half_inverse_of(factor: DenseFactor) -> Array:
     """L⁻¹, zero above its diagonal."""
-    return np.tril(lapack.dtrtri(factor.lower, lower=1)[0])
+    lower = factor.lower.copy(order="F")
+    _invert_lower(lower)
+    return np.tril(lower)
+
+
+def _invert_lower(L: Array) -> None:
+    """A triangular matrix's inverse, in its place, by halves: mostly products, and BLAS is far better at those."""
+    n = len(L)
+    if n <= LEAF:
+        inverse, info = lapack.dtrtri(L, lower=1)
+        if info != 0:
+            raise CovarianceError("The covariance matrix is singular to working precision.")
+        L[...] = inverse
+        return
+    half = n // 2
+    first, second, below = L[:half, :half], L[half:, half:], L[half:, :half]
+    _invert_lower(first)
+    _invert_lower(second)
+    product = blas.dtrmm(-1.0, second, below, lower=1)
+    below[...] = blas.dtrmm(1.0, first, product, side=1, lower=1, overwrite_b=1)
 
 
 def mirror(lower: Array) -> Array:

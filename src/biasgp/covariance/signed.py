@@ -22,18 +22,18 @@ WEAK = 1e-5
 
 @dataclass(frozen=True)
 class SignedFactor:
-    """A = (C + diag τ⁻¹)⁻¹ in factors. With F = |τ|^½ C |τ|^½ (`root` is |τ|^½):
+    """A = (C + diag τ⁻¹)⁻¹ in factors. With r₊ the roots of the positive τ and r₋ those of |τ| elsewhere:
 
-    first      LLᵀ = I + F₊₊ on the rows `plus`, where τ ≥ 0
-    cross, G   F₊₋ and L⁻¹F₊₋
-    second     E = I − F₋₋ + GᵀG on the rows `minus`; None where there are none
+    first      LLᵀ = I + r₊Cr₊, over all rows: those of negative τ are the identity's, so that nothing is gathered
+    cross, G   r₊Cr₋ and L⁻¹r₊Cr₋, on the columns `minus`, where τ < 0
+    second     E = I − r₋Cr₋ + GᵀG on the rows `minus`; None where there are none
     """
 
     C: Array
     precision: Array
-    root: Array
-    plus: NDArray[np.intp]
+    positive: Array
     minus: NDArray[np.intp]
+    negative: Array
     first: DenseFactor
     cross: Array
     G: Array
@@ -52,57 +52,59 @@ class SignedFactor:
         held = np.where(weak, shift, 0.0)
         if weak.any():
             target -= self.C @ held
-        b = self.root * self._scaled_solve(self.root * target) + held
+        b = self._solve(target) + held
         mean = (shift - b) / safe
         if weak.any():
             mean[weak] = self.C[weak] @ b
         return b, mean
 
-    def _scaled_solve(self, x: Array) -> Array:
-        """|τ|^−½ A |τ|^−½ x."""
+    def _solve(self, x: Array) -> Array:
+        """Ax."""
+        scaled = self.positive * x
         if self.second is None:
-            return self.first.solve(x)
-        half = self.first.half_solve(x[self.plus])
-        out = np.empty_like(x)
-        out[self.minus] = self.second.solve(self.G.T @ half - x[self.minus])
-        out[self.plus] = self.first.solve(x[self.plus] - self.cross @ out[self.minus])
+            return self.positive * self.first.solve(scaled)
+        below = self.second.solve(self.G.T @ self.first.half_solve(scaled) - self.negative * x[self.minus])
+        out = self.positive * self.first.solve(scaled - self.cross @ below)
+        out[self.minus] = self.negative * below
         return out
 
     def explain(self, cross: Array) -> tuple[Array, Array | None]:
         """U and V with cᵀAc = UᵀU − VᵀV for the columns c of `cross`."""
-        scaled = self.root[:, None] * cross
-        explained = self.first.half_solve(scaled[self.plus])
+        explained = self.first.half_solve(self.positive[:, None] * cross)
         if self.second is None:
             return explained, None
-        return explained, self.second.half_solve(scaled[self.minus] - self.G.T @ explained)
+        return explained, self.second.half_solve(self.negative[:, None] * cross[self.minus] - self.G.T @ explained)
 
     def inverse(self) -> Array:
         """A, whole and symmetric (0 where τ is)."""
         A = inverse_of(self.first)
-        if self.second is not None:
-            H, E = self.first.solve(self.cross), inverse_of(self.second)
-            HE = H @ E
-            A -= HE @ H.T
-            # The rows come back in their own order by one gather, which is cheaper than four scattered writes.
-            order = np.argsort(np.concatenate([self.plus, self.minus]))
-            A = np.block([[A, HE], [HE.T, -E]])[order[:, None], order]
-        A *= self.root[:, None]
-        A *= self.root
+        if self.second is None:
+            A *= self.positive[:, None]
+            A *= self.positive
+            return A
+        H, E = self.first.solve(self.cross), inverse_of(self.second)
+        HE = H @ E
+        A -= HE @ H.T
+        A *= self.positive[:, None]
+        A *= self.positive
+        HE *= self.positive[:, None]
+        HE *= self.negative
+        A[:, self.minus] = HE
+        A[self.minus] = HE.T
+        A[np.ix_(self.minus, self.minus)] = -self.negative[:, None] * E * self.negative
         return A
 
     def marginal_variances(self) -> Array:
         """The diagonal of S = C − CAC: half the work of A itself."""
         weak = np.abs(self.precision) * self.C.diagonal() < WEAK
         # 1 − diag of |τ|^−½ A |τ|^−½, whose sign is τ's.
-        share = np.empty_like(self.root)
         R = half_inverse_of(self.first)
-        diagonal = np.einsum("ij,ij->j", R, R)
+        share = 1.0 - np.einsum("ij,ij->j", R, R)
         if self.second is not None:
             RE = half_inverse_of(self.second)
             H = R.T @ (self.G @ RE.T)
-            diagonal -= np.einsum("ij,ij->i", H, H)
+            share += np.einsum("ij,ij->i", H, H)
             share[self.minus] = 1.0 - np.einsum("ij,ij->j", RE, RE)
-        share[self.plus] = 1.0 - diagonal
         variances = share / np.where(weak, 1.0, self.precision)
         if weak.any():
             rows = self.C[weak]
@@ -115,24 +117,25 @@ class SignedFactor:
 
 def signed_factor(C: Array, precision: Array) -> SignedFactor | None:
     """The factors for C and τ; None where S is not positive definite."""
-    root = np.sqrt(np.abs(precision))
-    F = C * root[:, None]
-    F *= root
-    negative = precision < 0.0
-    plus, minus = np.flatnonzero(~negative), np.flatnonzero(negative)
-    if len(plus) == 0:
+    positive, minus = np.sqrt(np.maximum(precision, 0.0)), np.flatnonzero(precision < 0.0)
+    if len(minus) == len(precision):
         return None
-    whole = len(minus) == 0
-    first = factorise(F if whole else F[np.ix_(plus, plus)], np.ones(len(plus)))
-    cross = F[np.ix_(plus, minus)]
-    if whole:
-        return SignedFactor(C, precision, root, plus, minus, first, cross, cross, None)
+    F = C * positive[:, None]
+    F *= positive
+    first = factorise(F, np.ones(len(F)))
+    negative = np.sqrt(-precision[minus])
+    cross = C[:, minus] * positive[:, None]
+    cross *= negative
+    if len(minus) == 0:
+        return SignedFactor(C, precision, positive, minus, negative, first, cross, cross, None)
     G = first.half_solve(cross)
-    E = G.T @ G - F[np.ix_(minus, minus)]
+    E = G.T @ G - negative[:, None] * C[np.ix_(minus, minus)] * negative
     if not np.all(E.diagonal() > -1.0):
         return None
     try:
         second = factorise(E, np.ones(len(minus)))
     except CovarianceError:
         return None
-    return None if second.jitter > 0.0 else SignedFactor(C, precision, root, plus, minus, first, cross, G, second)
+    if second.jitter > 0.0:
+        return None
+    return SignedFactor(C, precision, positive, minus, negative, first, cross, G, second)
