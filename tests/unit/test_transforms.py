@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -274,3 +276,18 @@ def test_the_transform_asked_for_is_taken(response, kind, lognormal):
 @pytest.mark.parametrize("response", ["log", "yeo-johnson", "auto"])
 def test_one_value_everywhere_is_not_transformed(response):
     assert isinstance(choose_transform(response, np.ones((5, 1)), np.ones(5), SquaredExponential(), None), Identity)
+
+
+@pytest.mark.parametrize(("flagged", "kind"), [(0.3, Log), (0.0, Identity)])
+def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(monkeypatch, flagged, kind):
+    X, y = np.arange(100.0)[:, None], np.exp(np.sin(np.arange(100.0)))
+    # What the readings are worth under each transform is made equal; only the flags differ.
+    jacobians = [ScaledResponse(y, Scaling.of(y, t)).log_jacobian for t in (Identity(), Log.of(y), YeoJohnson.of(y))]
+    values, shares = iter([*(-np.array(jacobians[:2])), -jacobians[2] - 100.0]), iter([flagged, 0.0, 0.0])
+
+    def fit(*args, **kwargs):
+        labels = (np.arange(100) < 100 * next(shares)).astype(int)
+        return SimpleNamespace(leave_one_out=next(values), state=SimpleNamespace(labels=labels))
+
+    monkeypatch.setattr("biasgp.models.transform_choice.sparse_bias.fit", fit)
+    assert isinstance(choose_transform("auto", X, y, SquaredExponential(), None), kind)
