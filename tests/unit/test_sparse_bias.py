@@ -18,7 +18,7 @@ from biasgp.data import STRESSES, Scenario, simulate, two_sided
 from biasgp.kernels import Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
 from biasgp.models.label_average import average_over_labels
-from biasgp.models.slabs import first_slabs, occam, replaced_slab, widened
+from biasgp.models.slabs import CONSTANT, first_slabs, occam, replaced_slab, widened
 from biasgp.models.sparse_bias import LabelledLikelihood, Search, fit
 from biasgp.models.support import Slab
 
@@ -124,6 +124,22 @@ def test_more_slab_parameters_cost_more():
     assert occam(SLABS["two groups"], labels) == pytest.approx(2 * occam(SLABS["one group"], labels))
     assert occam(SLABS["replaced"], labels) == pytest.approx(occam(SLABS["two groups"], labels))
     assert occam(SLABS["two groups"], 0 * labels) == 0.0
+    constant = Slab((CONSTANT * (1.0 + 1e-12), 0.5), 9.0)
+    assert occam(constant, labels) == pytest.approx(occam(SLABS["one group"], labels))
+
+
+@pytest.mark.parametrize(("spread", "constant"), [(0.0, True), (2.0, False)])
+def test_outliers_that_are_shifted_alike_have_no_variance_of_their_own(rng, spread, constant):
+    X = np.linspace(0.0, 10.0, 120)[:, None]
+    out = np.arange(120) % 9 == 4
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(120)
+    y[out] += 4.0 + spread * rng.standard_normal(out.sum())
+    search = Search(X, y, SquaredExponential(length_scale=1.5).bind(X), np.zeros(120))
+    slab, labels = Slab((0.05 + spread**2,), 9.0), out.astype(np.intp)
+    x, slab, _ = search.refit(np.append(search.kernel.theta, np.log(0.09)), slab, labels, 50)
+    simpler = search.with_constant_shifts(x, slab, labels)
+    assert (simpler.variances[0] <= 1.001 * CONSTANT) == constant
+    assert (simpler == slab) or constant
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

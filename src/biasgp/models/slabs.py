@@ -11,6 +11,8 @@ from biasgp.models.support import Labels, Slab
 
 MEAN_STD = 3.0
 """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
+CONSTANT = 1e-4
+"""The lowest variance of a group: its readings are as good as shifted by the same. In units of y's robust variance."""
 MINORITY = 0.2
 """Outliers start as two groups, above and below, where at least this share of them is on either side."""
 
@@ -53,7 +55,13 @@ def replaced_slab(y: Array, mean_variance: float) -> Slab:
     return Slab((float(y.var() + 1e-4),), mean_variance, replaced=True, center=float(y.mean()))
 
 
+def is_constant(variance: float) -> bool:
+    """Whether a group's variance is as low as can be, but for rounding."""
+    return variance < 1.001 * CONSTANT
+
+
 def occam(slab: Slab, labels: Labels) -> float:
     """What the slab's fitted parameters cost: ½ log(number of outliers) each (the group means are integrated out)."""
     n_out = int((labels > 0).sum())
-    return 0.5 * (slab.n_groups + slab.replaced) * float(np.log1p(n_out))
+    fitted = slab.n_groups + 1 if slab.replaced else sum(not is_constant(variance) for variance in slab.variances)
+    return 0.5 * fitted * float(np.log1p(n_out))

@@ -25,7 +25,7 @@ from biasgp.models.label_average import Moments, average_over_labels
 from biasgp.models.label_pairs import climb_in_pairs
 from biasgp.models.posterior import AveragedPosterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, stages
-from biasgp.models.slabs import first_slabs, informed, occam, replaced_slab, widened
+from biasgp.models.slabs import CONSTANT, first_slabs, informed, is_constant, occam, replaced_slab, widened
 from biasgp.models.support import (
     PRIOR_CLEAN,
     PRIOR_OUTLIERS,
@@ -46,7 +46,7 @@ ROUGHLY, FINALLY = 1e-3, 1e-4
 then within a seventieth of their standard errors."""
 ENOUGH = 0.1
 """Gain in log evidence below which parameters need not be followed any further while labels are searched."""
-SLAB_RANGE = (1e-4, 1e6)
+SLAB_RANGE = (CONSTANT, 1e6)
 FENCE = 1e3
 """How far out, in robust standard deviations of y, a reading can be for its size to matter to the slab."""
 MAX_GROUPS = 3
@@ -396,6 +396,26 @@ class Search:
         """With the slab and the labels that single moves from a start do not lead to."""
         return self.with_pairs(self.with_suspects(self.other_slabs(state)))
 
+    def with_constant_shifts(self, x: Array, slab: Slab, labels: Labels) -> Slab:
+        """The slab with groups whose readings are all shifted by the same, where nothing speaks against it.
+
+        A variance that is fitted to few outliers is too large as often as not, and what lies between them and the
+        clean readings would then too often be taken for one of them.
+        """
+        if slab.replaced:
+            return slab
+        evidence = None
+        for g, variance in enumerate(slab.variances):
+            if is_constant(variance) or variance > np.exp(x[-1]):
+                continue
+            variances = [CONSTANT if other == g else old for other, old in enumerate(slab.variances)]
+            simpler = replace(slab, variances=tuple(variances))
+            evidence = self.evidence_at(x, slab, labels) if evidence is None else evidence
+            found = self.evidence_at(x, simpler, labels)
+            if found > evidence:
+                slab, evidence = simpler, found
+        return slab
+
     def with_pairs(self, best: State) -> State:
         """With the labels that single moves do not lead to, but moves of two readings at once do."""
         support = self.support_of(best)
@@ -493,6 +513,7 @@ def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generato
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
     earlier = state.report if state.settled else None
     x, slab, report = search.refit(state.x, state.slab, state.labels, max_iter, state.curvature, FINALLY, earlier)
+    slab = search.with_constant_shifts(x, slab, state.labels)
     stays = np.array_equal(x, state.x) and slab == state.slab
     support = search.support_of(state) if stays else search.support(x, slab, state.labels)
     support.climb(len(search.y))
