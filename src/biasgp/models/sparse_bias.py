@@ -41,6 +41,7 @@ START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
 LENGTH_LOOKS = (2,)
+"""Iterations after which other starts of the length-scales are compared."""
 ROUGHLY, FINALLY = 1e-3, 1e-4
 """Gain in log evidence that is not worth another evaluation, while labels are searched and at the end: parameters are
 then within a seventieth of their standard errors."""
