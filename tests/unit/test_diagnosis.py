@@ -60,7 +60,16 @@ def test_a_good_fit_has_nothing_against_it():
 )
 def test_noise_is_told_from_residuals_that_are_lopsided_or_flat(transform, sigmas, expected):
     errors = transform(np.random.default_rng(0).standard_normal(400))
-    assert looks_like_noise(support(residual=errors, n=400), sigmas) is expected
+    assert looks_like_noise(support(residual=errors, n=400), sigmas, sigmas) is expected
+
+
+def test_skewness_and_kurtosis_have_limits_of_their_own():
+    lopsided = support(residual=np.random.default_rng(0).gamma(4.0, size=400), n=400)
+    assert not looks_like_noise(lopsided, 3.0, np.inf)
+    assert looks_like_noise(lopsided, np.inf, np.inf)
+    flat = support(residual=np.random.default_rng(0).uniform(-2.0, 2.0, 400), n=400)
+    assert looks_like_noise(flat, 3.0, np.inf)
+    assert not looks_like_noise(flat, 3.0, 4.0)
 
 
 def test_residuals_are_those_of_refits_without_the_reading():

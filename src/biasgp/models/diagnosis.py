@@ -41,9 +41,10 @@ def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Findin
     return findings(standardised_residuals(support), flagged, _nearest_flagged(support), noise, bounded, n_rivals)
 
 
-def looks_like_noise(support: Support, sigmas: float) -> bool:
+def looks_like_noise(support: Support, by_skewness: float, by_kurtosis: float) -> bool:
     """Whether skewness and kurtosis of the readings taken for clean are within so many standard errors of noise's."""
-    return _departure(*_shape(standardised_residuals(support))) <= sigmas
+    skewed, tailed = _departures(*_shape(standardised_residuals(support)))
+    return skewed <= by_skewness and tailed <= by_kurtosis
 
 
 def findings(
@@ -89,14 +90,14 @@ def _shape(residuals: Array) -> tuple[float, float, int]:
     return float(np.mean(centred**3)), float(np.mean(centred**4)), n
 
 
-def _departure(skewness: float, kurtosis: float, n: int) -> float:
-    """From noise's, in standard errors."""
-    return float(max(abs(skewness) / np.sqrt(6.0), abs(kurtosis - 3.0) / np.sqrt(24.0)) * np.sqrt(n))
+def _departures(skewness: float, kurtosis: float, n: int) -> tuple[float, float]:
+    """Of both from noise's, in standard errors."""
+    return float(abs(skewness) * np.sqrt(n / 6.0)), float(abs(kurtosis - 3.0) * np.sqrt(n / 24.0))
 
 
 def _heavy_tail(residuals: Array) -> Finding | None:
     skewness, kurtosis, n = _shape(residuals)
-    if _departure(skewness, kurtosis, n) <= TAIL_SIGMAS:
+    if max(_departures(skewness, kurtosis, n)) <= TAIL_SIGMAS:
         return None
     return Finding(
         HeavyTailWarning,

@@ -63,9 +63,9 @@ MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
 SUSPICIONS = (8.0,)
 """Log odds against being an outlier up to which a reading is a suspect."""
-IN_THE_LEAST, CLEARLY = 1.5, 4.0
-"""Standard errors by which skewness and kurtosis of the residuals differ from noise's, where a search looks further:
-on the readings it began with, and on all of them."""
+IN_THE_LEAST, CLEARLY = (1.5, 1.5), (3.0, 4.0)
+"""Standard errors by which skewness and kurtosis of the residuals differ from noise's, where a search looks further: on
+the readings it began with, and on all of them. (A kernel that does not suit f moves the kurtosis as well.)"""
 SWEEPS, BURN_IN = 30, 5
 
 
@@ -270,9 +270,9 @@ class Search:
         assert best is not None
         return best
 
-    def is_denied(self, state: State, sigmas: float) -> bool:
+    def is_denied(self, state: State, limits: tuple[float, float]) -> bool:
         """Whether the readings that a state takes for clean do not look like noise."""
-        return not looks_like_noise(self.support_of(state), sigmas)
+        return not looks_like_noise(self.support_of(state), *limits)
 
     def leads_to(self, best: State, labels: Labels) -> bool:
         """Whether single moves from these labels, at the parameters of a state, end in that state."""
