@@ -1,6 +1,6 @@
 """Are outlier probabilities what they say? Of the readings given probability p, the share that are outliers.
 
-    python benchmarks/calibration.py [--replicates 60] [--scenarios 1 2 3 4 5 6 7 8]
+    python benchmarks/calibration.py [--replicates 120] [--scenarios 1 2 3 4 5 6 7 8]
 
 All readings of both data sets together, in ten bins; '±' is the standard error of the share, with half an outlier and
 half a clean reading added so that it is not zero where all agree.
@@ -21,7 +21,7 @@ N_BINS = 10
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--replicates", type=int, default=60)
+    parser.add_argument("--replicates", type=int, default=120)
     parser.add_argument("--scenarios", type=int, nargs="+", default=list(range(1, 9)))
     args = parser.parse_args()
     warnings.simplefilter("ignore", BiasGPWarning)

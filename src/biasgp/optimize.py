@@ -271,12 +271,17 @@ def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
 
 
 def multistart(
-    objective: Objective, starts: Sequence[Array], bounds: Array, max_iter: int, looks: Sequence[int] = LOOKS
+    objective: Objective,
+    starts: Sequence[Array],
+    bounds: Array,
+    max_iter: int,
+    looks: Sequence[int] = LOOKS,
+    enough: float = DECREASE_TOLERANCE,
 ) -> Report:
     """A few iterations from each start, then the best one to its end."""
     if len(starts) == 1:
-        return minimize(objective, starts[0], bounds, max_iter)
-    return go_on(objective, screen(objective, starts, bounds, looks), bounds, max_iter)
+        return minimize(objective, starts[0], bounds, max_iter, enough=enough)
+    return go_on(objective, screen(objective, starts, bounds, looks), bounds, max_iter, enough)
 
 
 def screen(objective: Objective, starts: Sequence[Array], bounds: Array, looks: Sequence[int] = LOOKS) -> Report:
@@ -296,22 +301,36 @@ def screen(objective: Objective, starts: Sequence[Array], bounds: Array, looks: 
     return replace(best, n_evaluations=n_evaluations)
 
 
-def follow(objective: Objective, found: Report, bounds: Array, max_iter: int, to_beat: float) -> Report:
+def follow(
+    objective: Objective,
+    found: Report,
+    bounds: Array,
+    max_iter: int,
+    to_beat: float,
+    enough: float = DECREASE_TOLERANCE,
+) -> Report:
     """`go_on`, for as long as the search may still end below a value."""
     done = 0
     while done < max_iter and found.value - SANGUINE * found.promise < to_beat:
         patience = min(PATIENCE, max_iter - done)
-        found = go_on(objective, found, bounds, patience)
+        found = go_on(objective, found, bounds, patience, enough)
         done += found.n_iter
         if found.n_iter < patience:
             break
     return replace(found, n_iter=done)
 
 
-def resume(objective: Objective, found: Report, bounds: Array, max_iter: int, growth: float = 1.0) -> Report:
+def resume(
+    objective: Objective,
+    found: Report,
+    bounds: Array,
+    max_iter: int,
+    growth: float = 1.0,
+    enough: float = DECREASE_TOLERANCE,
+) -> Report:
     """Go on from where another search ended, perhaps one with `growth` times fewer data; evaluations are counted on."""
     curvature = None if found.curvature is None else growth * found.curvature
-    return _counted_on(minimize(objective, found.x, bounds, max_iter, curvature), found)
+    return _counted_on(minimize(objective, found.x, bounds, max_iter, curvature, enough), found)
 
 
 def _counted_on(report: Report, before: Report) -> Report:

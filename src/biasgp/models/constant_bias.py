@@ -42,8 +42,8 @@ FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FEW_IS_TOO_FEW = 2
 """With more than so many times the readings that the search began on, its start is tried once more."""
-ROUGH_LOOKS = (2, 4)
-"""Iterations after which the starts of a rough fit are compared."""
+ROUGH_LOOKS, ROUGHLY = (2, 4), 0.05
+"""Of a rough fit: iterations after which its starts are compared, and the gain that is not worth another one."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
@@ -220,15 +220,15 @@ def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) 
     objective = _builder(X, y, kernel, known, None)(EVERYTHING)
     fixed, free = _bounds(X, y, kernel, None, None)
     starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
-    first = multistart(objective, starts, fixed, max_iter, ROUGH_LOOKS)
+    first = multistart(objective, starts, fixed, max_iter, ROUGH_LOOKS, ROUGHLY)
     plain = at(X, y, kernel, known, first, None, held=objective.held)
     yield plain
     objective.rebalance(first.x)
-    second = resume(objective, first, free, max_iter)
+    second = resume(objective, first, free, max_iter, enough=ROUGHLY)
     yield at(X, y, kernel, known, second, None, objective.sides, objective.held)
     residual = y - plain.posterior.mean(X)
     objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
-    third = resume(objective, first, free, max_iter)
+    third = resume(objective, first, free, max_iter, enough=ROUGHLY)
     yield at(X, y, kernel, known, third, None, objective.sides, objective.held)
 
 

@@ -293,7 +293,8 @@ class Search:
         bounds = np.vstack([self.bounds, np.column_stack([extra, extra])])
         here = objective(np.append(best.x, extra))[0]
         starts = [np.append(start, extra) for start in covariance_starts(self.kernel)]
-        other = follow(objective, screen(objective, starts, bounds, LENGTH_LOOKS), bounds, FEW_ITERATIONS, here)
+        other = screen(objective, starts, bounds, LENGTH_LOOKS)
+        other = follow(objective, other, bounds, FEW_ITERATIONS, here, ENOUGH)
         if other.value > here:
             return best
         return self.better(best, "other lengths", other.x[: -len(extra)], best.slab, best.labels, 0.0)
