@@ -12,7 +12,7 @@ from biasgp.kernels import Exponential, Matern52, SquaredExponential
 from biasgp.models import gaussian
 from biasgp.models import label_average as module
 from biasgp.models.label_average import average_over_labels
-from biasgp.models.sparse_bias import LabelledLikelihood, Search
+from biasgp.models.label_search import LabelledLikelihood, Search
 from biasgp.models.support import Slab, Support
 
 SLAB = Slab((0.5,), 9.0)

@@ -23,7 +23,7 @@ from biasgp.data import STRESSES, Scenario, simulate
 from biasgp.kernels import SquaredExponential
 from biasgp.metrics import mse
 from biasgp.models.diagnosis import diagnose, looks_like_noise, standardised_residuals
-from biasgp.models.sparse_bias import Search, State
+from biasgp.models.label_search import Search, State
 from biasgp.models.support import Slab, Support
 from biasgp.optimize import Report
 

@@ -18,8 +18,9 @@ from biasgp.data import STRESSES, Scenario, simulate, two_sided
 from biasgp.kernels import Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
 from biasgp.models.label_average import average_over_labels
+from biasgp.models.label_search import LabelledLikelihood, Search
 from biasgp.models.slabs import CONSTANT, first_slabs, occam, replaced_slab, widened
-from biasgp.models.sparse_bias import LabelledLikelihood, Search, fit
+from biasgp.models.sparse_bias import fit
 from biasgp.models.support import Slab
 
 SLABS = {

@@ -20,12 +20,13 @@ from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import sparse_bias
 from biasgp.models.diagnosis import Finding, findings
+from biasgp.models.label_search import Step
 from biasgp.models.large.gaussian import Likelihood
 from biasgp.models.large.labels import Kinds, Odds, log_prior, moments, settle
 from biasgp.models.large.posterior import VecchiaPosterior
 from biasgp.models.large.search import MOVED, SOME_TERMS, Scheme, climb, patches, sample_of_terms
 from biasgp.models.search import covariance_bounds
-from biasgp.models.sparse_bias import FENCE, Group, Step
+from biasgp.models.sparse_bias import FENCE, Group
 from biasgp.models.support import Labels, Slab, log_normal
 from biasgp.optimize import Report, out_of_time, tell
 
@@ -45,7 +46,7 @@ class LargeMoments:
 
 @dataclass(frozen=True)
 class LargeState:
-    """As `sparse_bias.State`: slab, labels and log p(y, labels)."""
+    """As `label_search.State`: slab, labels and log p(y, labels)."""
 
     slab: Slab
     labels: Labels
