@@ -192,19 +192,25 @@ class _Descent:
 
     def _newton(self) -> Array:
         """Newton's step, with the estimated curvature, in the unknowns that are not pressed against a bound."""
-        pressed = np.where(self.gradient > 0, self.x <= self.low, self.x >= self.high)
-        free = np.flatnonzero(~pressed & (self.high > self.low))
+        free = self.x > self.low
+        free &= self.gradient > 0
+        free |= (self.gradient <= 0) & (self.x < self.high)
+        free &= self.high > self.low
         if self.B is None:
-            self.B = np.eye(len(self.x)) * float(np.linalg.norm(self.gradient[free]))
+            self.B = np.eye(len(self.x)) * (float(np.linalg.norm(self.gradient[free])) or 1.0)
         direction = np.zeros_like(self.x)
-        direction[free] = -np.linalg.solve(self.B[np.ix_(free, free)], self.gradient[free])
+        try:
+            direction[free] = -np.linalg.solve(self.B[free][:, free], self.gradient[free])
+        except np.linalg.LinAlgError:  # an objective of extreme size: begin with no curvature again
+            self.B = None
+            return self._newton()
         return direction
 
     def _step(self, direction: Array, guessed: bool) -> bool:
         """Go as far along the direction as pays, and learn the curvature from it; False if nothing does."""
         length = 1.0
         while length > SHORTEST_STEP:
-            x = np.clip(self.x + length * direction, self.low, self.high)
+            x = np.minimum(np.maximum(self.x + length * direction, self.low), self.high)
             move = x - self.x
             slope = float(self.gradient @ move)
             value, gradient = self.objective(x)
@@ -215,7 +221,7 @@ class _Descent:
                 self.x, self.value, self.gradient = x, value, gradient
                 return True
             # The minimum of the parabola through both values and the slope, within reason.
-            length *= float(np.clip(-slope / (2.0 * excess), 0.1, 0.5)) if excess > 0.0 else 0.1
+            length *= min(max(-slope / (2.0 * excess), 0.1), 0.5) if excess > 0.0 else 0.1
         return False
 
     def _learn(self, move: Array, change: Array, guessed: bool) -> None:
@@ -229,7 +235,7 @@ class _Descent:
         if along < MIN_CURVATURE * expected:
             weight = (1.0 - MIN_CURVATURE) * expected / (expected - along)
             change = weight * change + (1.0 - weight) * pull
-        self.B = self.B - np.outer(pull, pull) / expected + np.outer(change, change) / float(move @ change)
+        self.B = self.B - pull[:, None] * (pull / expected) + change[:, None] * (change / float(move @ change))
 
 
 _STUCK = "no step pays"
@@ -267,7 +273,7 @@ def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: in
 
 def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
     """The gradient's largest entry, but for what presses an unknown against its bound."""
-    return float(np.abs(x - np.clip(x - gradient, low, high)).max(initial=0.0))
+    return float(np.abs(x - np.minimum(np.maximum(x - gradient, low), high)).max(initial=0.0))
 
 
 def multistart(

@@ -44,7 +44,7 @@ def test_large_nu_is_the_plain_gp_at_the_same_parameters(one_d, known):
 def test_large_nu_is_sampled_about_the_plain_gp():
     data = simulate("1d", Scenario(0.0, 3.0, 0.3), n=60, n_test=50, random_state=2)
     plain = GaussianGP().fit(data.X, data.y)
-    model = ScaleMixtureGP(nu=LARGE, draws=100, tune=80).fit(data.X, data.y)
+    model = ScaleMixtureGP(nu=LARGE, draws=200, tune=80).fit(data.X, data.y)
     mean, std = plain.predict(data.X_test, return_std=True)
     ours, our_std = model.predict(data.X_test, return_std=True)
     assert np.abs(ours - mean).max() < 0.5 * std.max()

@@ -204,7 +204,7 @@ def test_noise_on_its_bound_is_told():
 
 
 def test_a_search_cut_short_is_told():
-    data = simulate("friedman", 1, n=40, random_state=0)
+    data = simulate("friedman", 1, n=40, random_state=1)
     assert_doubts(*fit_and_listen(data.X, data.y, max_iter=1), ConvergenceWarning, "raise max_iter")
 
 

@@ -142,6 +142,13 @@ def test_going_on_costs_nothing_where_nothing_is_to_be_gained():
     assert len(calls) == before
 
 
+def test_a_useless_guess_of_the_curvature_is_dropped():
+    center = np.array([1.0, -2.0])
+    report = minimize(bowl(center), np.zeros(2), WIDE, 50, np.ones((2, 2)))
+    assert report.converged
+    assert_allclose(report.x, center, atol=1e-4)
+
+
 def test_a_search_is_followed_while_it_may_still_win():
     start = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
     assert follow(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6

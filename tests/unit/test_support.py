@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 
 from biasgp.models import label_average
 from biasgp.models.label_average import average_over_labels
-from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab, Support
+from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab, Support, log_evidence
 
 SLABS = {
     "one group": Slab((0.3,), 9.0),
@@ -97,7 +97,9 @@ class Problem:
 def test_evidence_is_that_of_the_definition_for_every_vector_of_labels(slab, n):
     problem = Problem(n)
     for labels in problem.every_labels(slab):
-        assert problem.support(slab, labels).log_evidence() == pytest.approx(problem.evidence(slab, labels), abs=1e-8)
+        expected = pytest.approx(problem.evidence(slab, labels), abs=1e-8)
+        assert problem.support(slab, labels).log_evidence() == expected
+        assert log_evidence(problem.C, problem.y, problem.noise, slab, labels) == expected
 
 
 @every_slab

@@ -42,7 +42,7 @@ FIRST_ITERATIONS = 12
 """With k free on few of the readings, before the sides are balanced on all of them."""
 FEW_IS_TOO_FEW = 2
 """With more than so many times the readings that the search began on, its start is tried once more."""
-ROUGH_LOOKS, ROUGHLY = (2, 4), 0.05
+ROUGH_LOOKS, ROUGHLY = (2, 4), 0.3
 """Of a rough fit: iterations after which its starts are compared, and the gain that is not worth another one."""
 FAR_OUT, MAX_SHARE = 3.0, 0.45
 """Residuals beyond this many noise standard deviations count as outliers of their side, up to this share."""

@@ -57,29 +57,34 @@ def _sample(average: _Average, sweeps: int, burn_in: int, rng: np.random.Generat
         doubt = _doubt(weights)
         doubtful = np.flatnonzero(doubt < DOUBT)
         # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
-        _sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), rng)
-        weights = part.log_weights()
+        moved = _sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), weights, rng)
+        weights = part.log_weights() if moved else weights
         if sweep >= burn_in:
             average.add()
             probability += _chance_of_bias(weights)
     return probability / sweeps
 
 
-def _sweep(part: Support, order: NDArray[np.intp], rng: np.random.Generator) -> None:
-    """Draw the label of one reading after another given all the others."""
+def _sweep(part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
+    """Draw the label of one reading after another given all the others; returns how many changed.
+
+    `weights` are the log weights of all readings as they are at first.
+    """
     luck = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
-    at = 0
+    at = moves = 0
     while at < len(order):
         # What is drawn for the next readings holds until one of them changes.
-        ahead = order[at : at + AHEAD]
-        drawn = (part.log_weights(ahead) + luck[at : at + AHEAD]).argmax(axis=1)
+        ahead = order[at : at + AHEAD] if moves else order
+        ahead_weights = part.log_weights(ahead) if moves else weights[order]
+        drawn = (ahead_weights + luck[at : at + len(ahead)]).argmax(axis=1)
         changed = np.flatnonzero(drawn != part.labels[ahead])
         if len(changed):
             first = int(changed[0])
             part.move(int(ahead[first]), int(drawn[first]))
-            at += first + 1
+            at, moves = at + first + 1, moves + 1
         else:
             at += len(ahead)
+    return moves
 
 
 class _Average:
@@ -143,7 +148,7 @@ class _Average:
     def _shifted(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
         """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
         part, labels = self.part, self._labels()
-        Z = np.asarray(labels[:, None] == np.arange(1, part.slab.n_groups + 1), dtype=float)
+        Z = part.slab.indicators(labels)
         out, own = labels > 0, labels[labels > 0] - 1
         bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
         V, extra = part.slab.mean_variance, part.added[labels][out]

@@ -21,17 +21,18 @@ from biasgp.models.label_pairs import climb_in_pairs
 from biasgp.models.posterior import AveragedPosterior
 from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts
 from biasgp.models.slabs import CONSTANT, first_slabs, informed, is_constant, occam, replaced_slab, widened
-from biasgp.models.support import Labels, Slab, Support, log_normal
+from biasgp.models.support import Labels, Slab, Support, log_evidence, log_normal
 from biasgp.optimize import SANGUINE, Report, follow, go_on, minimize, screen
 from biasgp.response import MAD_TO_STD
 
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
-MAX_ROUNDS, FIRST_ITERATIONS, ROUND_ITERATIONS, FEW_ITERATIONS = 8, 10, 4, 15
-LENGTH_LOOKS = (2,)
+MAX_ROUNDS, ROUND_ITERATIONS, MORE_ITERATIONS, FEW_ITERATIONS, FIRST_LOOK = 8, 4, 10, 15, 2
+LENGTH_LOOKS = (1, 1)
 """Iterations after which other starts of the length-scales are compared."""
-ROUGHLY, ENOUGH = 1e-3, 0.1
-"""Gain in log evidence that is not worth another evaluation, for the first that is found and for its rivals."""
+AT_FIRST, ENOUGH, ROUGHLY = 0.5, 0.1, 1e-3
+"""Gain in log evidence that is not worth another evaluation: before the labels have moved once, then for rivals of
+what is known already, and for what is the first to be found."""
 SLAB_RANGE = (CONSTANT, 1e6)
 MAX_GROUPS = 3
 NEAR, FAR = 5.0, 20.0
@@ -94,8 +95,7 @@ class LabelledLikelihood:
     def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, slab: Slab, labels: Labels) -> None:
         self.X, self.y, self.kernel, self.known = X, y, kernel, known
         self.mean_precision = 1.0 / slab.mean_variance
-        n_groups = 0 if slab.replaced else slab.n_groups
-        self.Z = np.asarray(labels[:, None] == np.arange(1, n_groups + 1), dtype=float)
+        self.Z = slab.indicators(labels)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         (n, g), p = self.Z.shape, len(x) - self.Z.shape[1]
@@ -119,6 +119,7 @@ class Search:
         self.bounds = covariance_bounds(kernel, X, y)
         self.trace: list[Step] = []
         self.ended: list[State] = []
+        self._covariance = np.empty(0), np.empty((0, 0))
         self._latest: tuple[Array, Support | None] = np.empty(0), None
 
     def refit(
@@ -152,14 +153,16 @@ class Search:
     def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
         """Labels at parameters x, ready to move."""
         at, latest = self._latest
-        if latest is None or not np.array_equal(at[:-1], x[:-1]):
-            C = self.kernel.with_theta(x[:-1])(self.X)
-        elif latest.is_at(slab, labels) and at[-1] == x[-1]:
-            return latest
-        else:
-            C = latest.C
-        self._latest = x.copy(), Support(C, self.y, np.exp(x[-1]) + self.known, slab, labels)
-        return self._latest[1]
+        if latest is None or not latest.is_at(slab, labels) or not np.array_equal(at, x):
+            latest = Support(self.covariance(x[:-1]), self.y, np.exp(x[-1]) + self.known, slab, labels)
+            self._latest = x.copy(), latest
+        return latest
+
+    def covariance(self, theta: Array) -> Array:
+        """C of the readings at θ; the latest is kept."""
+        if not np.array_equal(self._covariance[0], theta):
+            self._covariance = theta.copy(), self.kernel.with_theta(theta)(self.X)
+        return self._covariance[1]
 
     def support_of(self, state: State) -> Support:
         """What follows from a state, to look at."""
@@ -179,15 +182,16 @@ class Search:
     ) -> State:
         """Parameters and labels in turn, until neither moves, or until a state that is known already is ahead."""
         before, earlier = -np.inf, None
+        iterations, enough = ROUND_ITERATIONS, AT_FIRST
         for _ in range(MAX_ROUNDS):
-            iterations, enough = (FIRST_ITERATIONS, ROUGHLY) if best is None else (ROUND_ITERATIONS, ENOUGH)
             x, slab, report = self.refit(x, slab, labels, iterations, curvature, enough, earlier)
+            iterations, enough = (MORE_ITERATIONS, ROUGHLY) if best is None else (ROUND_ITERATIONS, ENOUGH)
             curvature = leading_block(report, len(x))
             support = self.support(x, slab, labels)
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
-            settled = not moved and (report.converged or evidence < before + ENOUGH)
+            settled = not moved and (report.promise <= enough or evidence < before + ENOUGH)
             before, earlier = evidence, None if moved else report
             hopeless = best is not None and not moved and evidence + SANGUINE * report.promise < best.evidence
             if settled or hopeless or (best is not None and best.is_ahead_of(labels, evidence)):
@@ -198,7 +202,8 @@ class Search:
 
     def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
         """log p(y, labels) as it stands, less the cost of the slab's parameters."""
-        return self.support(x, slab, labels).log_evidence() - occam(slab, labels)
+        C, noise = self.covariance(x[:-1]), np.exp(x[-1]) + self.known
+        return log_evidence(C, self.y, noise, slab, labels) - occam(slab, labels)
 
     def better(self, best: State, stage: str, x: Array, slab: Slab, labels: Labels, slack: float) -> State:
         """The better of a state and of what another start leads to, unless that begins too far behind."""
@@ -274,8 +279,8 @@ class Search:
         slab = replace(best.slab, variances=best.slab.variances[:1])
         spread = np.exp(best.x[-1]) + float(np.mean(self.bias(best) ** 2))
         start = np.append(best.x[:-1], np.log(spread))
-        x, _, report = self.refit(start, slab, nobody, ROUND_ITERATIONS, best.curvature)
-        if self.evidence_at(x, slab, nobody) < best.evidence - FAR:
+        x, _, report = self.refit(start, slab, nobody, FIRST_LOOK, best.curvature)
+        if self.evidence_at(x, slab, nobody) + SANGUINE * report.promise < best.evidence - FAR:
             return best
         x, _, _ = self.refit(x, slab, nobody, FEW_ITERATIONS, leading_block(report, len(x)))
         return self.better(best, "no outlier", x, slab, nobody, NEAR)

@@ -24,8 +24,8 @@ from biasgp.models.slabs import occam
 from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS
 from biasgp.optimize import Report
 
-FINALLY = 1e-4
-"""Gain in log evidence that is not worth another evaluation at the end: parameters are then within a seventieth of
+FINALLY = 1e-3
+"""Gain in log evidence that is not worth another evaluation at the end: parameters are then within a twentieth of
 their standard errors."""
 CLEARLY = (3.0, 4.0)
 """Standard errors by which skewness and kurtosis of the residuals differ from noise's, where the search begins afresh
