@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from types import FrameType
 from typing import Annotated
@@ -11,6 +12,9 @@ import typer
 from biasgp import __version__
 from biasgp.cli import compare, demo, fit, predict, study
 from biasgp.cli.console import PlainGroup
+
+SELDOM = 100_000
+"""Objects made between two looks for garbage."""
 
 app = typer.Typer(
     cls=PlainGroup,
@@ -50,4 +54,10 @@ def _terminated(number: int, _: FrameType | None) -> None:
 def main() -> None:
     """The entry point. A request to end is an exception, so that half-written files go."""
     signal.signal(signal.SIGTERM, _terminated)
-    app()
+    # Imports make objects by the hundred thousand, all of which stay: to look for garbage among them as often as
+    # Python does by itself, and once more at the end, takes half a second.
+    gc.set_threshold(SELDOM)
+    try:
+        app()
+    finally:
+        gc.freeze()
