@@ -214,7 +214,7 @@ def cluster(size: int) -> None:
         return SparseBiasGP(Matern32(), approximation="vecchia").fit(X, y, client=client)
 
     alone, single = timed(work)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local, Client(local) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local, Client(local) as client:
         small = simulate(5000, 10)
         GaussianGP(Matern32(), approximation="vecchia").fit(small[0], small[1], client=client)
         together, spread = timed(lambda: work(client), client)
@@ -235,7 +235,7 @@ def kill(size: int) -> None:
 
     X, y, *_ = simulate(size // 2, 10)
     expected = GaussianGP(Matern32(), approximation="vecchia").fit(X, y)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local, Client(local) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local, Client(local) as client:
         victim = next(iter(client.run(os.getpid).values()))
         start = time.perf_counter()
         threading.Timer(4.0, os.kill, (victim, signal.SIGKILL)).start()

@@ -165,6 +165,10 @@ class Scaling:
         second = ((values - first[:, None]) ** 2) @ _WEIGHTS
         return first, np.sqrt(second)
 
+    def spread(self, variance: float) -> float:
+        """Standard deviation in y's units of noise with that variance in model units, about y's centre."""
+        return float(self.moments(np.zeros(1), np.array([variance]))[1][0])
+
     def joint_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
         """Mean and covariance in y's units; under a transform, exact standard deviations and the correlations of z."""
         if self.is_linear:

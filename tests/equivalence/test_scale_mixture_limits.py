@@ -72,7 +72,7 @@ def test_units_of_the_readings_and_inputs_do_not_matter():
     model = ScaleMixtureGP(draws=10, tune=10, chains=2).fit(data.X, data.y)
     other = ScaleMixtureGP(draws=10, tune=10, chains=2).fit(100.0 * data.X, 1024.0 * data.y)
     assert_allclose(other.predict(100.0 * data.X_test), 1024.0 * model.predict(data.X_test), rtol=1e-5)
-    assert_allclose(other.draws_["noise_variance"], 1024.0**2 * model.draws_["noise_variance"], rtol=1e-5)
+    assert_allclose(other.draws_["scale2"], 1024.0**2 * model.draws_["scale2"], rtol=1e-5)
     assert_allclose(other.draws_["variance"], 1024.0**2 * model.draws_["variance"], rtol=1e-5)
     assert_allclose(other.draws_["length_scale[0]"], 100.0 * model.draws_["length_scale[0]"], rtol=1e-5)
     density = model.log_predictive_density(data.X_test, data.y_test)

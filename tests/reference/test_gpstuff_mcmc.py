@@ -25,7 +25,7 @@ def test_as_accurate_as_gpstuff_and_mixed_by_default():
     assert metrics.mse(y, mean) <= 1.03 * theirs["mse"]
     assert metrics.nlpd(y, mean, std) <= theirs["nlpd"] + 0.03
     assert -model.log_predictive_density(X, y).mean() <= theirs["nlpd_exact"] + 0.03
-    np.testing.assert_allclose(np.sqrt(model.noise_variance_), theirs["sigma"], rtol=0.06)
+    np.testing.assert_allclose(model.scale_, theirs["sigma"], rtol=0.06)
     np.testing.assert_allclose(model.degrees_of_freedom_, theirs["nu"], rtol=0.1)
 
 

@@ -18,6 +18,7 @@ from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
 from biasgp.models import mixture_steps, scale_mixture, slice_sampling
 from biasgp.models.coordinates import LENGTHS, Coordinates, log_half_cauchy, log_half_t
+from biasgp.models.ep import StudentT
 from biasgp.models.hmc import Metric, StepSize, curvature_metric, transition
 from biasgp.models.mixture_steps import Chain, Readings, given
 
@@ -356,10 +357,10 @@ def test_outliers_are_found(fitted, data):
 
 
 def test_draws_are_of_every_parameter_in_the_units_of_y(fitted, data):
-    names = {"variance", "length_scale[0]", "noise_variance", "degrees_of_freedom"}
+    names = {"variance", "length_scale[0]", "scale2", "degrees_of_freedom"}
     assert names == set(fitted.draws_) == set(fitted.r_hat_) == set(fitted.effective_sample_size_)
     assert all(values.shape == (2, 60) for values in fitted.draws_.values())
-    assert fitted.noise_variance_ == pytest.approx(fitted.draws_["noise_variance"].mean())
+    assert fitted.scale_**2 == pytest.approx(fitted.draws_["scale2"].mean())
     assert fitted.kernel_.variance == pytest.approx(np.exp(np.log(fitted.draws_["variance"]).mean()))
     assert fitted.degrees_of_freedom_ == pytest.approx(np.median(fitted.draws_["degrees_of_freedom"]), rel=1e-3)
     assert 0.3 < np.sqrt(fitted.noise_variance_) < 0.6
@@ -381,6 +382,11 @@ def test_moments_are_those_of_the_mixture_of_draws(fitted, data):
     noisy = fitted.predict(data.X_test, return_std=True, include_noise=True)[1]
     quiet = fitted.predict(data.X_test, return_std=True)[1]
     assert_allclose(noisy**2, quiet**2 + fitted.noise_variance_)
+    cores = [
+        StudentT(*pair).core_variance
+        for pair in zip(fitted.draws_["scale2"].flat, fitted.draws_["degrees_of_freedom"].flat, strict=True)
+    ]
+    assert fitted.noise_variance_ == pytest.approx(np.mean(cores))
 
 
 def test_predictive_density_is_the_mixture_and_one_in_all(fitted, data):
@@ -409,7 +415,7 @@ def test_state_kept_for_predictions_is_that_of_the_parameters_kept(fitted):
     assert_allclose(nus, expected.T.ravel())
     lengths = fitted.draws_["length_scale[0]"][:, ::stride].T.ravel()
     assert_allclose(np.exp(draws.thetas[:, 1]), lengths)
-    assert_allclose(scales2 * fitted._scaling.scale**2, fitted.draws_["noise_variance"][:, ::stride].T.ravel())
+    assert_allclose(scales2 * fitted._scaling.scale**2, fitted.draws_["scale2"][:, ::stride].T.ravel())
     posterior = next(draws.each())
     assert_allclose(posterior.alpha, draws.alphas[0], rtol=1e-6, atol=1e-9)
 
@@ -430,7 +436,7 @@ class TestFits:
         model = self.quick(kernel=SquaredExponential(length_scale=0.7).fix("length_scale"), nu=3.0).fit(
             one_d.X, one_d.y
         )
-        assert set(model.draws_) == {"variance", "noise_variance"}
+        assert set(model.draws_) == {"variance", "scale2"}
         assert model.kernel_.length_scale == pytest.approx(0.7)
         assert model.degrees_of_freedom_ == pytest.approx(3.0)
 
@@ -512,6 +518,7 @@ def test_chains_that_agree_do_not(one_d):
         ({"draws": 0}, "draws must be a whole number from 1"),
         ({"tune": 1.5}, "tune must be"),
         ({"chains": -1}, "chains must be"),
+        ({"noise": "loud"}, "noise must be one of 'core', 'scale'"),
         ({"on_interrupt": "ignore"}, "on_interrupt must be one of 'raise', 'return'"),
         ({"random_state": "seed"}, "seed"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student
+from sklearn.base import clone
 
 from biasgp import ConvergenceWarning, HiddenOutliersWarning
 from biasgp.covariance.signed import signed_factor
@@ -254,6 +255,24 @@ def test_std_and_covariance_agree_with_each_other_and_at_the_readings(fitted):
     assert np.linalg.eigvalsh(covariance).min() > -1e-8
 
 
+@pytest.mark.parametrize("nu", [0.7, 1.0, 4.0, 1e6])
+def test_the_core_of_a_t_is_as_high_as_the_t(nu):
+    t = StudentT(0.3, nu)
+    assert_allclose(norm.pdf(0.0, scale=np.sqrt(t.core_variance)), student.pdf(0.0, nu, scale=np.sqrt(0.3)), rtol=1e-6)
+
+
+def test_noise_is_that_of_most_readings_or_the_scale(fitted):
+    model, data = fitted
+    clean = (data.y - data.f)[~data.is_outlier]
+    assert model.noise_variance_ == pytest.approx(clean.var(), rel=0.25)
+    papers = clone(model).set_params(noise="scale").fit(data.X, data.y)
+    assert papers.noise_variance_ == pytest.approx(papers.scale_**2)
+    assert papers.scale_ == pytest.approx(model.scale_)
+    assert papers.noise_variance_ < 0.8 * model.noise_variance_
+    same = [each.log_predictive_density(data.X_test, data.y_test) for each in (model, papers)]
+    assert_allclose(*same)
+
+
 def test_predictive_density_is_one(fitted):
     model, data = fitted
     x = data.X_test[:1]
@@ -265,7 +284,7 @@ def test_predictive_density_is_one(fitted):
 def test_predictive_density_is_the_convolution(fitted):
     model, data = fitted
     mean, std = model.predict(data.X_test[:1], return_std=True)
-    scale = np.sqrt(model.noise_variance_)
+    scale = model.scale_
     f = mean + std * np.linspace(-10, 10, 20_001)
     for y in (mean[0], mean[0] + 1.0, mean[0] - 8.0):
         joint = norm.pdf(f, mean, std) * student.pdf(y - f, model.degrees_of_freedom_, scale=scale)
@@ -368,6 +387,7 @@ def test_residuals_in_two_heaps_deny_gaussian_noise_only(rng, nu, warns):
         ({"nu": 1e9}, "use GaussianGP"),
         ({"nu": "4"}, "nu must be"),
         ({"inference": "vb"}, "inference must be one of 'ep', 'laplace'"),
+        ({"noise": "loud"}, "noise must be one of 'core', 'scale'"),
         ({"fraction": 0.0}, "fraction must be"),
         ({"fraction": 1.5}, "fraction must be above 0 and at most 1"),
         ({"fraction": np.nan}, "fraction must be"),

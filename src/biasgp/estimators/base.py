@@ -128,7 +128,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._scaled_noise_variance = model.noise_variance
         self.response_ = transform
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
-        self.noise_variance_ = float(scaling.moments(np.zeros(1), np.array([model.noise_variance]))[1][0] ** 2)
+        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
         self.n_iter_ = max(1, model.report.n_iter)
         if watch.expired:
             warnings.warn(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP, ModelFit
-from biasgp.estimators.student_t import MAX_NU, warn_of_hidden_outliers
+from biasgp.estimators.student_t import MAX_NU, NOISES, warn_of_hidden_outliers
 from biasgp.estimators.validation import (
     check_choice,
     check_number,
@@ -53,6 +54,9 @@ class ScaleMixtureGP(BaseGP):
         Chains, from starts that are further apart than the posterior is wide.
     random_state : int, RandomState instance or None
         Seed of the draws. None: another one each time.
+    noise : {"core", "scale"}
+        What stands for the noise of the next reading that is not an outlier: the variance of the Gaussian that is as
+        high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
         come back in y's units, but for kernel_, which is the covariance of the transformed f.
@@ -71,7 +75,9 @@ class ScaleMixtureGP(BaseGP):
     kernel_ : Kernel
         The covariance at the parameters' geometric means, in y's unit squared.
     noise_variance_ : float
-        Posterior mean of the t's scale², σ², in y's unit squared. (Its variance is σ²ν/(ν − 2), infinite for ν ≤ 2.)
+        Noise variance of readings that are not outliers (see `noise`), in y's unit squared; posterior mean.
+    scale_ : float
+        The t's scale σ, in y's unit: root of the posterior mean of σ².
     degrees_of_freedom_ : float
         Posterior median of ν.
     draws_ : dict of str to ndarray of shape (chains, draws)
@@ -98,7 +104,7 @@ class ScaleMixtureGP(BaseGP):
     -----
     `fit(X, y, noise_variance=...)` takes known variances as those of a Gaussian error beside the t.
     Predictions average over some hundred draws: the mean of their means; the mean of their variances plus the variance
-    of their means. `predict(include_noise=True)` adds σ² to that, as the paper does, and quantiles are those of the
+    of their means. `predict(include_noise=True)` adds `noise_variance_` to that, and quantiles are those of the
     Gaussian with these moments. The density of the next reading, `log_predictive_density`, is exact.
 
     Examples
@@ -118,6 +124,7 @@ class ScaleMixtureGP(BaseGP):
         tune: int = 100,
         chains: int = 4,
         random_state: Any = 0,
+        noise: str = "core",
         response: str = "identity",
         max_iter: int = 200,
         progress: bool = False,
@@ -129,6 +136,7 @@ class ScaleMixtureGP(BaseGP):
         self.tune = tune
         self.chains = chains
         self.random_state = random_state
+        self.noise = noise
         self.response = response
         self.max_iter = max_iter
         self.progress = progress
@@ -141,6 +149,7 @@ class ScaleMixtureGP(BaseGP):
             chains=check_positive_integer("chains", self.chains),
         )
         check_choice("on_interrupt", self.on_interrupt, ("raise", "return"))
+        check_choice("noise", self.noise, NOISES)
         nu = None if self.nu is None else check_number("nu", self.nu, above=0.0)
         if nu is not None and nu > MAX_NU:
             raise ValueError(f"nu must be at most {MAX_NU:g}, got {self.nu!r}: the noise is Gaussian, use GaussianGP.")
@@ -162,6 +171,8 @@ class ScaleMixtureGP(BaseGP):
         self._unpack(model, response, kernel)
         if nu is None:
             warn_of_hidden_outliers(response.z - model.posterior.mean(X), model.nu, stacklevel=4)
+        if self.noise == "scale":
+            model = replace(model, noise_variance=model.scale2)
         # What predictions need of a posterior it has, though it is not one closed form.
         return cast("ModelFit", model)
 
@@ -171,6 +182,7 @@ class ScaleMixtureGP(BaseGP):
         self.outlier_mask_ = model.outlier_probability > 0.5
         self.weights_ = model.weights
         self.degrees_of_freedom_ = model.nu
+        self.scale_ = response.scaling.spread(model.scale2)
         self.draws_ = _in_units_of_y(model.draws, kernel, response.scaling.scale**2)
         self.r_hat_, self.effective_sample_size_ = model.r_hat, model.effective_sample_size
         self.converged_ = not model.interrupted and not _unmixed(model.r_hat)
@@ -223,7 +235,7 @@ def _unmixed(r_hat: dict[str, float]) -> str:
 
 def _in_units_of_y(draws: dict[str, Array], kernel: Kernel, unit: float) -> dict[str, Array]:
     """Draws of variances multiplied by the square of y's unit."""
-    factors = {"noise_variance": unit}
+    factors = {"scale2": unit}
     scaled = kernel.scaled(unit)
     if scaled.parameter_names == kernel.parameter_names:
         factors |= dict(zip(kernel.parameter_names, np.exp(scaled.theta - kernel.theta).tolist(), strict=True))

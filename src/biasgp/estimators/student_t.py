@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from biasgp.models import student_t
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
 
+NOISES = ("core", "scale")
 MAX_NU = 1e6
 """More degrees of freedom than this and the t is a Gaussian to six digits."""
 
@@ -36,6 +38,9 @@ class StudentTGP(BaseGP):
         a ConvergenceWarning. "laplace": that approximation from the start; faster, and less accurate in many inputs.
     fraction : float
         EP's fraction η, above 0 and at most 1. 1 is plain EP. Where EP does not converge with it, 0.5 is tried.
+    noise : {"core", "scale"}
+        What stands for the noise of the next reading that is not an outlier: the variance of the Gaussian that is as
+        high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
         come back in y's units, but for kernel_, which is the covariance of the transformed f.
@@ -49,7 +54,9 @@ class StudentTGP(BaseGP):
     kernel_ : Kernel
         The fitted covariance, in y's unit squared.
     noise_variance_ : float
-        The t's scale², σ², in y's unit squared. (Its variance is σ²ν/(ν − 2), and infinite for ν ≤ 2.)
+        Noise variance of readings that are not outliers (see `noise`), in y's unit squared.
+    scale_ : float
+        The t's scale σ, in y's unit.
     degrees_of_freedom_ : float
         ν.
     log_marginal_likelihood_ : float
@@ -78,8 +85,8 @@ class StudentTGP(BaseGP):
     Notes
     -----
     `fit(X, y, noise_variance=...)` takes known variances as those of a Gaussian error beside the t.
-    `predict(include_noise=True)` adds σ² to the variance of f, as the paper does. The density of the next reading is
-    `log_predictive_density`.
+    `predict(include_noise=True)` adds `noise_variance_` to the variance of f. The density of the next reading,
+    whatever it is, is `log_predictive_density`.
 
     References
     ----------
@@ -100,6 +107,7 @@ class StudentTGP(BaseGP):
         nu: float | None = None,
         inference: str = "ep",
         fraction: float = 0.9,
+        noise: str = "core",
         response: str = "identity",
         max_iter: int = 200,
     ) -> None:
@@ -108,11 +116,13 @@ class StudentTGP(BaseGP):
         self.nu = nu
         self.inference = inference
         self.fraction = fraction
+        self.noise = noise
         self.max_iter = max_iter
 
     def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> student_t.StudentTFit:
         z = response.z
         check_choice("inference", self.inference, ("ep", "laplace"))
+        check_choice("noise", self.noise, NOISES)
         fraction = check_number("fraction", self.fraction, above=0.0)
         if fraction > 1.0:
             raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction!r}.")
@@ -126,12 +136,13 @@ class StudentTGP(BaseGP):
         self.outlier_mask_ = probability > 0.5
         self.weights_ = model.marginals.weight
         self.degrees_of_freedom_ = model.nu
+        self._scale2, self.scale_ = model.scale2, response.scaling.spread(model.scale2)
         self.log_marginal_likelihood_ = model.log_likelihood + response.log_jacobian
         self.inference_, self.fraction_ = model.inference, model.fraction
         self.n_sweeps_ = model.n_sweeps
         self.converged_ = model.report.converged and not model.trouble
         warn_of_hidden_outliers(z - model.marginals.mean, model.nu if nu is None else 0.0, stacklevel=4)
-        return model
+        return replace(model, noise_variance=model.scale2) if self.noise == "scale" else model
 
     def _warn_about(self, model: ModelFit) -> None:
         trouble = getattr(model, "trouble", "")
@@ -157,7 +168,7 @@ class StudentTGP(BaseGP):
         array, readings = check_query(self, X), check_readings(y, X)
         mean, variance = self._latent(array, include_noise=False)
         z = self._scaling.forward(readings)
-        density = tilt(z, mean, variance, self._scaled_noise_variance, self.degrees_of_freedom_).log_normaliser
+        density = tilt(z, mean, variance, self._scale2, self.degrees_of_freedom_).log_normaliser
         return np.asarray(density + self._scaling.log_slope(readings))
 
 

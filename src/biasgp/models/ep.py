@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, lgamma
 
 import numpy as np
 
@@ -33,6 +34,12 @@ class StudentT:
 
     scale2: float
     nu: float
+
+    @property
+    def core_variance(self) -> float:
+        """Variance of the Gaussian that is as high as the t at its centre: the noise of all but the large errors."""
+        half = 0.5 * self.nu
+        return self.scale2 * half * exp(2.0 * (lgamma(half) - lgamma(half + 0.5)))
 
 
 @dataclass(frozen=True)

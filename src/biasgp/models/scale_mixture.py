@@ -33,6 +33,7 @@ from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.draws import DrawsPosterior, diagnose
+from biasgp.models.ep import StudentT
 from biasgp.models.hmc import Metric, StepSize, curvature_metric
 from biasgp.models.mixture_steps import Chain, Readings, Rng, draw_mixing, given
 from biasgp.optimize import Report
@@ -112,10 +113,12 @@ class ScaleMixtureFit:
     """Draws from the posterior and what they say.
 
     `draws` has the parameters that are not held by name, in model units, a row a chain; the averages are over all.
+    `noise_variance` is that of a reading that is not an outlier.
     """
 
     kernel: Kernel
     noise_variance: float
+    scale2: float
     nu: float
     posterior: DrawsPosterior
     scales2: Array
@@ -208,10 +211,12 @@ def sample(
 def _summary(trace: Trace, interrupted: bool) -> ScaleMixtureFit:
     data = trace.data
     x, log_nu = np.stack(trace.x, axis=1), np.stack(trace.log_nu, axis=1)
-    names = [*data.kernel.parameter_names, "noise_variance"]
+    scales2, nus = np.exp(x[..., -1]), np.exp(log_nu)
+    cores = [StudentT(*pair).core_variance for pair in zip(scales2.flat, nus.flat, strict=True)]
+    names = [*data.kernel.parameter_names, "scale2"]
     draws = {name: np.exp(x[..., j]) for j, name in enumerate(names) if data.coordinates.free[j]}
     if data.nu_range[0] < data.nu_range[1]:
-        draws["degrees_of_freedom"] = np.exp(log_nu)
+        draws["degrees_of_freedom"] = nus
     r_hat, ess = diagnose(draws)
     kernel = data.kernel.with_theta(x[..., :-1].mean(axis=(0, 1)))
     thetas, noises, alphas = (np.stack(part) for part in zip(*trace.kept, strict=True))
@@ -220,12 +225,13 @@ def _summary(trace: Trace, interrupted: bool) -> ScaleMixtureFit:
     nowhere = np.zeros(x.shape[-1], dtype=bool)
     return ScaleMixtureFit(
         kernel=kernel,
-        noise_variance=float(np.exp(x[..., -1]).mean()),
+        noise_variance=float(np.mean(cores)),
+        scale2=float(scales2.mean()),
         nu=float(np.exp(np.median(log_nu))),
         posterior=DrawsPosterior(kernel, data.X, data.y, thetas, noises, alphas, trace.jitter),
         # In the order of `kept`: all chains of an iteration, then those of the next.
-        scales2=np.exp(x[:, keep, -1].T.ravel()),
-        nus=np.exp(log_nu[:, keep].T.ravel()),
+        scales2=scales2[:, keep].T.ravel(),
+        nus=nus[:, keep].T.ravel(),
         draws=draws,
         r_hat=r_hat,
         effective_sample_size=ess,

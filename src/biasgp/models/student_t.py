@@ -79,11 +79,13 @@ class Marginals:
 @dataclass(frozen=True)
 class StudentTFit:
     """A fitted Student-t model. `inference` is what the result rests on, and `fraction` EP's (1 under Laplace);
-    `trouble` says what went wrong on the way there, and is empty where nothing did.
+    `trouble` says what went wrong on the way there, and is empty where nothing did. `noise_variance` is that of a
+    reading that is not an outlier.
     """
 
     kernel: Kernel
     noise_variance: float
+    scale2: float
     nu: float
     posterior: Posterior
     marginals: Marginals
@@ -192,7 +194,8 @@ class EPEvidence(Evidence):
         state = outcome.state
         return StudentTFit(
             kernel=kernel,
-            noise_variance=t.scale2,
+            noise_variance=t.core_variance,
+            scale2=t.scale2,
             nu=t.nu,
             posterior=SitePosterior(kernel, self.X, state.b, state.factor.first, state.factor),
             marginals=Marginals(state.mean, state.variance, state.tilted.weight),
@@ -236,7 +239,8 @@ class LaplaceEvidence(Evidence):
         variance = mode.factor.marginal_variances()
         return StudentTFit(
             kernel=kernel,
-            noise_variance=t.scale2,
+            noise_variance=t.core_variance,
+            scale2=t.scale2,
             nu=t.nu,
             posterior=SitePosterior(kernel, self.X, mode.b, mode.factor.first, mode.factor),
             marginals=Marginals(mode.f, variance, (t.nu + 1.0) / (t.nu + (self.y - mode.f) ** 2 / t.scale2)),
@@ -327,7 +331,7 @@ def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
     s is the standard deviation of the Gaussian with the t's quartiles: what the noise of most readings looks like. The
     t's scale alone falls short of it by a third where ν is 1.
     """
-    limit = size * np.sqrt(found.noise_variance) * stdtrit(found.nu, 0.75) / ndtri(0.75)
+    limit = size * np.sqrt(found.scale2) * stdtrit(found.nu, 0.75) / ndtri(0.75)
     spread = np.sqrt(found.marginals.variance)
     residual = y - found.marginals.mean
     low, high = (-limit - residual) / spread, (limit - residual) / spread
