@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from scipy.stats import multivariate_normal
 
 from biasgp import BiasGPWarning, GaussianGP, SparseBiasGP
 from biasgp.data import STRESSES, Scenario, simulate, two_sided
-from biasgp.kernels import Matern52, SquaredExponential
+from biasgp.kernels import Matern32, Matern52, SquaredExponential
 from biasgp.metrics import mse, precision, recall
 from biasgp.models.label_average import average_over_labels
 from biasgp.models.label_search import LabelledLikelihood, Search
@@ -157,6 +158,23 @@ def test_the_fit_is_the_best_that_any_search_came_to(one_d):
     found = fit(one_d.X, z, kernel, np.zeros(len(z)), 200, np.random.default_rng(0))
     best = max(step.evidence for step in found.trace)
     assert found.trace[-1].evidence >= best - 0.5
+
+
+def test_noise_that_was_lost_is_found_again(one_d):
+    z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
+    search = Search(one_d.X, z, Matern32(ard=True).bind(one_d.X), np.zeros(len(z)))
+    found = search.from_constant_bias()
+    assert search.from_more_noise(found) is found
+    lowest, p = search.bounds[-1, 0], len(found.x)
+    at_lower = found.report.at_lower.copy()
+    at_lower[p - 1] = True
+    x = np.append(found.x[:-1], lowest)
+    evidence = search.evidence_at(x, found.slab, found.labels)
+    assert evidence < found.evidence - 5.0
+    lost = replace(found, x=x, evidence=evidence, report=replace(found.report, at_lower=at_lower))
+    again = search.from_more_noise(lost)
+    assert again.evidence == pytest.approx(found.evidence, abs=1.0)
+    assert again.x[-1] > lowest + 1.0
 
 
 # The estimator.

@@ -45,6 +45,8 @@ LONGER = (2.5, 7.0)
 """Factors by which length-scales are stretched to look for runs of outliers."""
 MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
+SOME_NOISE = 0.05
+"""A variance to start from where the noise was lost, in units of y's robust variance."""
 SUSPICIONS = (8.0,)
 """Log odds against being an outlier up to which a reading is a suspect."""
 IN_THE_LEAST = (1.5, 1.5)
@@ -272,6 +274,13 @@ class Search:
                 found = self.alternate("longer lengths", x, best.slab, support.labels, best, best.curvature)
                 best = max(best, found, key=by_evidence)
         return best
+
+    def from_more_noise(self, best: State) -> State:
+        """From the same labels with some noise, where it fell as low as it may: f follows single readings there."""
+        if not best.report.at_lower[len(best.x) - 1]:
+            return best
+        x = np.append(best.x[:-1], np.log(SOME_NOISE))
+        return max(best, self.alternate("more noise", x, best.slab, best.labels, best), key=by_evidence)
 
     def from_no_outlier(self, best: State) -> State:
         """From a plain GP."""

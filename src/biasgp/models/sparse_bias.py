@@ -91,7 +91,7 @@ def fit(
             if np.mean(state.labels[known_rows] != few_labels) > DIFFERENT:
                 state = search.from_other_lengths(state, known_rows)
     with blas_threads_for(len(y)):
-        state = search.completed(state)
+        state = search.completed(search.from_more_noise(state))
         if more and second_look and search.is_denied(state, CLEARLY):
             # Few of the readings may have been too few to follow f: what is left of all of them is not noise.
             state = max(state, search.completed(search.from_constant_bias()), key=by_evidence)
