@@ -26,6 +26,8 @@ PRIOR_OUTLIERS, PRIOR_CLEAN = 1.0, 9.0
 """The share of outliers is Beta(1, 9) before the data: a tenth, give or take a tenth."""
 MIN_INSIDE = 3
 """The GP keeps at least this many readings."""
+ROUNDING = 1e-12
+"""Share of a difference's first term that it is at least, where it cannot be negative but for rounding."""
 KEPT = 32
 """Rank-one updates of Q that are carried out together: one pass over N×N numbers instead of so many."""
 MANY, WORTH_A_LEAP, RELATED = 500, 10, 0.1
@@ -59,9 +61,9 @@ class Slab:
         return np.asarray(labels[:, None] == groups, dtype=float)
 
     def means_given(self, A: Array, b: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the group means given A = ZᵀQZ and b = ZᵀQy, over leading dimensions."""
-        covariance = np.asarray(np.linalg.inv(A + np.eye(A.shape[-1]) / self.mean_variance))
-        return np.asarray(np.einsum("...gh,...h->...g", covariance, b)), covariance
+        """Mean and covariance of the group means given A = ZᵀQZ and b = ZᵀQy."""
+        covariance = np.asarray(np.linalg.inv(A + np.eye(len(b)) / self.mean_variance))
+        return covariance @ b, covariance
 
     def density(self, y: Array) -> Array:
         """Log density of replaced readings' values."""
@@ -217,7 +219,7 @@ class Support:
         # Their covariance is S less i's share, again a rank-one update: S + Su(Su)ᵀ/(Qᵢᵢ − uᵀSu).
         means, S = self.posterior_of_means()
         SU = U @ S
-        remaining = Qii - (U * SU).sum(axis=1)
+        remaining = np.maximum(Qii - (U * SU).sum(axis=1), ROUNDING * Qii)
         pull = Qy - U @ means
         choices = np.eye(self.slab.n_groups + 1)[:, 1:]
         loading = choices[:, None, :] - (choices[labels] - U / Qii[:, None])
