@@ -192,10 +192,7 @@ class _Descent:
 
     def _newton(self) -> Array:
         """Newton's step, with the estimated curvature, in the unknowns that are not pressed against a bound."""
-        free = self.x > self.low
-        free &= self.gradient > 0
-        free |= (self.gradient <= 0) & (self.x < self.high)
-        free &= self.high > self.low
+        free = np.where(self.gradient > 0, self.x > self.low, self.x < self.high) & (self.high > self.low)
         if self.B is None:
             self.B = np.eye(len(self.x)) * (float(np.linalg.norm(self.gradient[free])) or 1.0)
         direction = np.zeros_like(self.x)
@@ -210,7 +207,7 @@ class _Descent:
         """Go as far along the direction as pays, and learn the curvature from it; False if nothing does."""
         length = 1.0
         while length > SHORTEST_STEP:
-            x = np.minimum(np.maximum(self.x + length * direction, self.low), self.high)
+            x = _within(self.x + length * direction, self.low, self.high)
             move = x - self.x
             slope = float(self.gradient @ move)
             value, gradient = self.objective(x)
@@ -273,7 +270,12 @@ def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: in
 
 def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
     """The gradient's largest entry, but for what presses an unknown against its bound."""
-    return float(np.abs(x - np.minimum(np.maximum(x - gradient, low), high)).max(initial=0.0))
+    return float(np.abs(x - _within(x - gradient, low, high)).max(initial=0.0))
+
+
+def _within(x: Array, low: Array, high: Array) -> Array:
+    """np.clip, which takes three times as long for few numbers."""
+    return np.minimum(np.maximum(x, low), high)
 
 
 def multistart(

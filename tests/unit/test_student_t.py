@@ -17,7 +17,8 @@ from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
 from biasgp.models import laplace_t, student_t
-from biasgp.models.ep import Expectation, Natural, StudentT, weighted_sites
+from biasgp.models.ep import Expectation, Natural, weighted_sites
+from biasgp.models.t_noise import StudentT
 from biasgp.models.tilted import tilt
 
 # y, mean and variance of f, σ², ν: near; far; far with f free to go there (two modes); beyond reach; f all but known.
@@ -253,12 +254,6 @@ def test_std_and_covariance_agree_with_each_other_and_at_the_readings(fitted):
     noisy = model.predict(data.X_test, return_std=True, include_noise=True)[1]
     assert_allclose(noisy**2, std**2 + model.noise_variance_)
     assert np.linalg.eigvalsh(covariance).min() > -1e-8
-
-
-@pytest.mark.parametrize("nu", [0.7, 1.0, 4.0, 1e6])
-def test_the_core_of_a_t_is_as_high_as_the_t(nu):
-    t = StudentT(0.3, nu)
-    assert_allclose(norm.pdf(0.0, scale=np.sqrt(t.core_variance)), student.pdf(0.0, nu, scale=np.sqrt(0.3)), rtol=1e-6)
 
 
 def test_noise_is_that_of_most_readings_or_the_scale(fitted):

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, lgamma
 
 import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.signed import SignedFactor, signed_factor
+from biasgp.models.t_noise import StudentT
 from biasgp.models.tilted import Tilted, tilt
 
 TOLERANCE = 1e-5
@@ -26,20 +26,6 @@ TOLERANCE = 1e-5
 share of itself, from the tilted one."""
 MAX_SWEEPS, MIN_STEP, FIRST_SWEEPS, MEMORY = 60, 0.02, 5, 5
 MAX_INNER, MAX_BACKTRACKS = 8, 12
-
-
-@dataclass(frozen=True)
-class StudentT:
-    """The noise: a t of scale² and ν degrees of freedom."""
-
-    scale2: float
-    nu: float
-
-    @property
-    def core_variance(self) -> float:
-        """Variance of the Gaussian that is as high as the t at its centre: the noise of all but the large errors."""
-        half = 0.5 * self.nu
-        return self.scale2 * half * exp(2.0 * (lgamma(half) - lgamma(half + 0.5)))
 
 
 @dataclass(frozen=True)

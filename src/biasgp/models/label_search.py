@@ -28,6 +28,8 @@ from biasgp.response import MAD_TO_STD
 START_RESIDUAL = 2.0
 """Readings that start as outliers: those this many noise standard deviations from the constant bias fit."""
 MAX_ROUNDS, ROUND_ITERATIONS, MORE_ITERATIONS, FEW_ITERATIONS, FIRST_LOOK = 8, 4, 10, 15, 2
+"""Rounds of parameters and labels; iterations of a round, of one after the first where there is no rival yet, of a
+search that is not to go far, and before a start is looked at."""
 LENGTH_LOOKS = (1, 1)
 """Iterations after which other starts of the length-scales are compared."""
 AT_FIRST, ENOUGH, ROUGHLY = 0.5, 0.1, 1e-3
@@ -47,7 +49,7 @@ MAX_SHARE = 0.5
 """No start flags more than this: the majority is what the signal is."""
 SOME_NOISE = 0.05
 """A variance to start from where the noise was lost, in units of y's robust variance."""
-SUSPICIONS = (8.0,)
+SUSPICION = 8.0
 """Log odds against being an outlier up to which a reading is a suspect."""
 IN_THE_LEAST = (1.5, 1.5)
 """Standard errors by which skewness and kurtosis of the residuals differ from noise's, where another start is tried."""
@@ -193,10 +195,10 @@ class Search:
             moved = support.climb(len(self.y))
             labels, evidence = support.labels, support.log_evidence() - occam(slab, support.labels)
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
-            settled = not moved and (report.promise <= enough or evidence < before + ENOUGH)
+            done = not moved and (report.promise <= enough or evidence < before + ENOUGH)
             before, earlier = evidence, None if moved else report
             hopeless = best is not None and not moved and evidence + SANGUINE * report.promise < best.evidence
-            if settled or hopeless or (best is not None and best.is_ahead_of(labels, evidence)):
+            if done or hopeless or (best is not None and best.is_ahead_of(labels, evidence)):
                 break
         state = State(x, slab, labels.copy(), evidence, report, not moved)
         self.ended.append(state)
@@ -401,16 +403,13 @@ class Search:
 
         Outliers can shield one another: single moves do not free them, but parameters fitted without them do.
         """
-        tried = {best.labels.tobytes()}
-        for suspicion in SUSPICIONS:
-            weights = self.support_of(best).log_weights()
-            suspect = weights[:, 1:].max(axis=1) > weights[:, 0] - suspicion
-            labels = np.where(suspect, 1 + weights[:, 1:].argmax(axis=1), 0)
-            if suspect.mean() < MAX_SHARE and labels.tobytes() not in tried:
-                tried.add(labels.tobytes())
-                found = self.alternate("suspects", best.x, best.slab, labels, best, best.curvature)
-                best = max(best, found, key=by_evidence)
-        return best
+        weights = self.support_of(best).log_weights()
+        suspect = weights[:, 1:].max(axis=1) > weights[:, 0] - SUSPICION
+        labels = np.where(suspect, 1 + weights[:, 1:].argmax(axis=1), 0)
+        if suspect.mean() >= MAX_SHARE or np.array_equal(labels, best.labels):
+            return best
+        found = self.alternate("suspects", best.x, best.slab, labels, best, best.curvature)
+        return max(best, found, key=by_evidence)
 
     def split_widest_group(self, state: State) -> tuple[Slab, Labels] | None:
         """Cut the group of largest variance where that leaves the least within; None if it has no two members."""

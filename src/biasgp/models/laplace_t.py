@@ -13,7 +13,8 @@ from scipy.special import gammaln, psi
 
 from biasgp._typing import Array
 from biasgp.covariance.signed import SignedFactor, signed_factor
-from biasgp.models.ep import StudentT, weighted_sites
+from biasgp.models.ep import weighted_sites
+from biasgp.models.t_noise import StudentT
 
 MAX_STEPS = 200
 TOLERANCE = 1e-8

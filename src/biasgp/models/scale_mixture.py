@@ -26,16 +26,15 @@ from dataclasses import dataclass
 from math import exp, log
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
 
 from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.draws import DrawsPosterior, diagnose
-from biasgp.models.ep import StudentT
 from biasgp.models.hmc import Metric, StepSize, curvature_metric
 from biasgp.models.mixture_steps import Chain, Readings, Rng, draw_mixing, given
+from biasgp.models.t_noise import StudentT, beyond
 from biasgp.optimize import Report
 
 START_NU, START_WIDTH = 2.0, 3.0
@@ -84,7 +83,7 @@ class Trace:
         """Take down an iteration of all chains."""
         for chain in chains:
             at, nu = chain.at, exp(chain.log_nu)
-            limit = self.size * np.sqrt(at.scale2) * gaussian_width(nu)
+            limit = self.size * StudentT(at.scale2, nu).quartile_std
             mean, variance = at.error_moments
             self.sums[:2] += beyond(mean, np.sqrt(variance), limit)
             self.sums[2] += (nu + 1.0) / (nu + chain.e**2 / at.scale2)
@@ -93,19 +92,6 @@ class Trace:
                 self.kept.append((at.full[:-1], at.errors + self.data.known, at.alpha))
         self.x.append(np.stack([chain.at.full for chain in chains]))
         self.log_nu.append(np.array([chain.log_nu for chain in chains]))
-
-
-def gaussian_width(nu: float) -> float:
-    """Standard deviation of the Gaussian with the quartiles of a t of scale 1: what most of its errors look like."""
-    return float(stdtrit(nu, 0.75) / ndtri(0.75))
-
-
-def beyond(mean: Array, spread: Array, limit: float) -> tuple[Array, Array]:
-    """For e ~ N(mean, spread²): P(|e| > limit), and E of e where that is so and 0 where it is not."""
-    low, high = (-limit - mean) / spread, (limit - mean) / spread
-    outside = ndtr(low) + ndtr(-high)
-    density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
-    return outside, mean * outside + spread * (density[1] - density[0])
 
 
 @dataclass(frozen=True)

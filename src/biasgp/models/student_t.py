@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
 from scipy.stats import shapiro
 
 from biasgp._typing import Array
@@ -19,9 +18,10 @@ from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel, Pullback
 from biasgp.models import constant_bias, laplace_t
-from biasgp.models.ep import Expectation, Natural, Outcome, StudentT, weighted_sites
+from biasgp.models.ep import Expectation, Natural, Outcome, weighted_sites
 from biasgp.models.posterior import Posterior
 from biasgp.models.search import covariance_bounds
+from biasgp.models.t_noise import StudentT, beyond
 from biasgp.optimize import Report, minimize
 
 NU_START, NU_RANGE = 2.0, (1.0, 1e3)
@@ -326,18 +326,9 @@ def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int, curvatur
 
 
 def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
-    """For each reading P(|y − f| > size·s), and E of y − f where that is so and 0 where it is not.
-
-    s is the standard deviation of the Gaussian with the t's quartiles: what the noise of most readings looks like. The
-    t's scale alone falls short of it by a third where ν is 1.
-    """
-    limit = size * np.sqrt(found.scale2) * stdtrit(found.nu, 0.75) / ndtri(0.75)
-    spread = np.sqrt(found.marginals.variance)
-    residual = y - found.marginals.mean
-    low, high = (-limit - residual) / spread, (limit - residual) / spread
-    outside = ndtr(low) + ndtr(-high)
-    density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
-    return outside, residual * outside + spread * (density[1] - density[0])
+    """For each reading P(|y − f| > size·`quartile_std`), and E of y − f where that is so and 0 where it is not."""
+    limit = size * StudentT(found.scale2, found.nu).quartile_std
+    return beyond(y - found.marginals.mean, np.sqrt(found.marginals.variance), limit)
 
 
 def hidden_outliers(residuals: Array, nu: float) -> str:

@@ -65,10 +65,9 @@ class Slab:
         covariance = np.asarray(np.linalg.inv(A + np.eye(len(b)) / self.mean_variance))
         return covariance @ b, covariance
 
-    def density(self, y: Array) -> Array:
-        """Log density of replaced readings' values."""
-        variance = self.variances[0]
-        return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + (y - self.center) ** 2 / variance))
+    def log_density(self, y: Array) -> Array:
+        """Of replaced readings' values."""
+        return log_normal(y - self.center, self.variances[0])
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ class Support:
         if self.slab.replaced:
             mean, variance = self.leave_one_out_replaced(rows)
             clean = log_normal(self.y[rows] - mean, variance + self.clean_noise[rows])
-            weights = np.column_stack([clean, self.slab.density(self.others.values[rows])])
+            weights = np.column_stack([clean, self.slab.log_density(self.others.values[rows])])
         else:
             weights = self._log_weights_shifted(rows)
         return np.asarray(weights + self.log_prior(rows))
@@ -360,7 +359,7 @@ def _log_joint(y: Array, slab: Slab, labels: Labels, logdet: float, fit: float, 
     n_inside = n - n_out if slab.replaced else n
     value = -0.5 * (n_inside * np.log(2.0 * np.pi) + logdet + fit)
     if slab.replaced:
-        value += slab.density(y[labels > 0]).sum()
+        value += slab.log_density(y[labels > 0]).sum()
     elif n_out:
         means, covariance = slab.means_given(A, b)
         value += 0.5 * b @ means + 0.5 * np.linalg.slogdet(covariance / slab.mean_variance)[1]
@@ -371,6 +370,6 @@ def _log_joint(y: Array, slab: Slab, labels: Labels, logdet: float, fit: float, 
     return float(value)
 
 
-def log_normal(residual: Array, variance: Array) -> Array:
+def log_normal(residual: Array, variance: Array | float) -> Array:
     """Log density of N(0, variance)."""
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + residual**2 / variance))

@@ -1,0 +1,172 @@
+"""The search for labels: its likelihood, its slabs, and the starts that lead out of a trap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+
+from biasgp.kernels import Matern32, Matern52, SquaredExponential
+from biasgp.models.label_average import average_over_labels
+from biasgp.models.label_search import LabelledLikelihood, Search
+from biasgp.models.slabs import CONSTANT, first_slabs, occam, replaced_slab, widened
+from biasgp.models.sparse_bias import fit
+from biasgp.models.support import Slab
+
+SLABS = {
+    "one group": Slab((0.4,), 9.0),
+    "two groups": Slab((0.4, 0.7), 9.0),
+    "replaced": Slab((2.0,), 9.0, replaced=True),
+}
+every_slab = pytest.mark.parametrize("slab", SLABS.values(), ids=SLABS.keys())
+
+
+class Labelled(NamedTuple):
+    X: np.ndarray
+    y: np.ndarray
+    kernel: object
+    known: np.ndarray
+    labels: np.ndarray
+
+
+def labelled(slab, seed=0, n=12):
+    """Readings with labels; where they are replaced, only those that stay in the GP."""
+    rng = np.random.default_rng(seed)
+    X, known = rng.uniform(0.0, 4.0, (n, 2)), rng.uniform(0.0, 0.2, n)
+    labels = rng.integers(0, slab.n_groups + 1, n)
+    labels[: slab.n_groups + 1] = np.arange(slab.n_groups + 1)
+    if slab.replaced:
+        labels[:] = 0
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(n) + np.array([0.0, 3.0, -3.0])[labels]
+    return Labelled(X, y, Matern52(ard=True).bind(X), known, labels)
+
+
+def parameters(problem, slab, log_noise):
+    extra = [] if slab.replaced else np.log(slab.variances)
+    return np.concatenate([problem.kernel.theta, [log_noise], extra])
+
+
+@every_slab
+@settings(max_examples=15)
+@given(seed=st.integers(0, 50), log_noise=st.floats(-3.0, 1.0), step=st.floats(-0.7, 0.7))
+def test_gradient_for_given_labels_is_that_of_central_differences(slab, seed, log_noise, step):
+    problem = labelled(slab, seed)
+    objective = LabelledLikelihood(*problem[:4], slab, problem.labels)
+    x, h = parameters(problem, slab, log_noise) + step, 1e-5
+    numeric = [(objective(x + e)[0] - objective(x - e)[0]) / (2 * h) for e in h * np.eye(len(x))]
+    assert_allclose(objective(x)[1], numeric, rtol=1e-5, atol=1e-6)
+
+
+def two_noise_levels(problem, slab, noise):
+    """K of a GP whose readings have the noise of their label, and the indicators of the groups."""
+    extra = np.array([0.0, *slab.variances])[problem.labels]
+    Z = (problem.labels[:, None] == np.arange(1, slab.n_groups + 1)).astype(float)
+    return problem.kernel(problem.X) + np.diag(noise + problem.known + extra), Z
+
+
+@every_slab
+def test_likelihood_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab):
+    problem, noise = labelled(slab), 0.2
+    K, Z = two_noise_levels(problem, slab, noise)
+    value = LabelledLikelihood(*problem[:4], slab, problem.labels)(parameters(problem, slab, np.log(noise)))[0]
+    # The means that the model estimates are those that maximise p(y | m) p(m).
+    precision_of_means = Z.T @ np.linalg.solve(K, Z) + np.eye(slab.n_groups) / slab.mean_variance
+    means = np.linalg.solve(precision_of_means, Z.T @ np.linalg.solve(K, problem.y))
+    expected = -multivariate_normal.logpdf(problem.y, Z @ means, K) + 0.5 * means @ means / slab.mean_variance
+    assert value == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("slab", list(SLABS.values())[:2], ids=list(SLABS)[:2])
+def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab, monkeypatch):
+    monkeypatch.setattr("biasgp.models.label_average.DOUBT", -1.0)
+    problem, noise = labelled(slab), 0.2
+    K, Z = two_noise_levels(problem, slab, noise)
+    K += slab.mean_variance * Z @ Z.T
+    search = Search(*problem[:4])
+    support = search.support(np.append(problem.kernel.theta, np.log(noise)), slab, problem.labels)
+    moments = average_over_labels(support, 3, 0, np.random.default_rng(0))
+    assert_allclose(moments.alpha, np.linalg.solve(K, problem.y), atol=1e-9)
+    assert_allclose(moments.precision, np.linalg.inv(K), atol=1e-9)
+
+
+def test_a_slab_is_widened_by_readings_that_join_it_far_from_the_others():
+    slab, noise = Slab((0.5, 0.5), 9.0), np.full(6, 0.1)
+    residual = np.array([0.0, 0.2, 2.0, 12.0, -3.0, -3.1])
+    wider = widened(slab, residual, noise, np.array([0, 0, 1, 1, 2, 2]))
+    assert wider.variances == pytest.approx((25.0 - 0.1, 0.5))
+    assert widened(slab, residual, noise, np.array([0, 0, 0, 1, 2, 0])) == slab
+    replaced = Slab((0.5,), 9.0, replaced=True)
+    assert widened(replaced, residual, noise, np.array([0, 0, 1, 1, 1, 1])) == replaced
+
+
+def test_slabs_to_start_from_take_each_side_apart_where_both_have_outliers():
+    residual = np.array([0.0, 5.0, 5.2, -4.0, -4.2, 0.1])
+    far = np.abs(residual) > 1
+    (one, labels), (two, sides) = first_slabs(residual, far, 0.01)
+    assert one.n_groups == 1
+    assert_array_equal(labels, [0, 1, 1, 1, 1, 0])
+    assert two.n_groups == 2
+    assert_array_equal(sides, [0, 1, 1, 2, 2, 0])
+    assert len(first_slabs(np.abs(residual), far, 0.01)) == 1
+
+
+def test_more_slab_parameters_cost_more():
+    labels = np.array([0, 1, 1, 2, 0])
+    assert occam(SLABS["two groups"], labels) == pytest.approx(2 * occam(SLABS["one group"], labels))
+    assert occam(SLABS["replaced"], labels) == pytest.approx(occam(SLABS["two groups"], labels))
+    assert occam(SLABS["two groups"], 0 * labels) == 0.0
+    constant = Slab((CONSTANT * (1.0 + 1e-12), 0.5), 9.0)
+    assert occam(constant, labels) == pytest.approx(occam(SLABS["one group"], labels))
+
+
+@pytest.mark.parametrize(("spread", "constant"), [(0.0, True), (2.0, False)])
+def test_outliers_that_are_shifted_alike_have_no_variance_of_their_own(rng, spread, constant):
+    X = np.linspace(0.0, 10.0, 120)[:, None]
+    out = np.arange(120) % 9 == 4
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(120)
+    y[out] += 4.0 + spread * rng.standard_normal(out.sum())
+    search = Search(X, y, SquaredExponential(length_scale=1.5).bind(X), np.zeros(120))
+    slab, labels = Slab((0.05 + spread**2,), 9.0), out.astype(np.intp)
+    x, slab, _ = search.refit(np.append(search.kernel.theta, np.log(0.09)), slab, labels, 50)
+    simpler = search.with_constant_shifts(x, slab, labels)
+    assert (simpler.variances[0] <= 1.001 * CONSTANT) == constant
+    assert (simpler == slab) or constant
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_replaced_readings_of_any_number_have_a_density(n):
+    slab = replaced_slab(np.full(n, 2.0), 9.0)
+    assert slab.replaced
+    assert slab.variances[0] > 0
+    assert slab.center == (2.0 if n else 0.0)
+
+
+def test_the_fit_is_the_best_that_any_search_came_to(one_d):
+    z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
+    kernel = SquaredExponential(ard=True).bind(one_d.X)
+    found = fit(one_d.X, z, kernel, np.zeros(len(z)), 200, np.random.default_rng(0))
+    best = max(step.evidence for step in found.trace)
+    assert found.trace[-1].evidence >= best - 0.5
+
+
+def test_noise_that_was_lost_is_found_again(one_d):
+    z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
+    search = Search(one_d.X, z, Matern32(ard=True).bind(one_d.X), np.zeros(len(z)))
+    found = search.from_constant_bias()
+    assert search.from_more_noise(found) is found
+    lowest, p = search.bounds[-1, 0], len(found.x)
+    at_lower = found.report.at_lower.copy()
+    at_lower[p - 1] = True
+    x = np.append(found.x[:-1], lowest)
+    evidence = search.evidence_at(x, found.slab, found.labels)
+    assert evidence < found.evidence - 5.0
+    lost = replace(found, x=x, evidence=evidence, report=replace(found.report, at_lower=at_lower))
+    again = search.from_more_noise(lost)
+    assert again.evidence == pytest.approx(found.evidence, abs=1.0)
+    assert again.x[-1] > lowest + 1.0
