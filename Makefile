@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test fuzz lint bench clean
 
 demo: $(READY)
 	$(BIN)/biasgp demo --out demo --force
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+# Generated data sets, tables, model files and expressions, for as long as you like: make fuzz MINUTES=60 SEED=2.
+MINUTES ?= 10
+SEED ?= 1
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/drive.py --minutes $(MINUTES) --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -31,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/large.py
+	$(BIN)/python benchmarks/kills.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biasgp needs Python 3.11 or newer; set PYTHON=")'

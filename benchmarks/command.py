@@ -1,17 +1,24 @@
 """The command on the campaign: against scikit-learn's plain GP, and against the simulated truth.
 
     python benchmarks/command.py [--repeats 1] [--kernels exponential matern32]
+    python benchmarks/command.py --long 200000
+    python benchmarks/command.py --counts 1200
 
 `biasgp fit` (1,400 rows, three features, defaults but for the kernel: process start to report) in seconds, beside one
 fit of scikit-learn's regressor alone with the same kernel, in the same run; the size of the report, and how long it
 takes in Chromium until everything is drawn (where Chromium is installed); precision and recall of the flagged
 readings; and how long `biasgp --help` takes.
+
+With --long, a slow signal (Matérn 3/2, a length-scale of 10,000 readings, 5 % outliers) sampled so many times: what
+the command says is left at a tenth, a fifth and half of its run, and what was. With --counts, how many factorisations
+of all readings an exact fit takes: what is said of one at first rests on that.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -21,13 +28,17 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
+from biasgp.analysis.selection import make_kernel
 from biasgp.cli.demo import campaign_table
-from biasgp.cli.options import make_kernel
+from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign
+from biasgp.estimators.methods import METHODS
 from biasgp.response import Scaling
+from biasgp.watch import Ledger, Watch, watched
 from speed import seconds
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "report"))
@@ -35,6 +46,8 @@ import chromium
 
 COMMAND = str(Path(sys.executable).with_name("biasgp"))
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5}
+SLOW = 10_000.0
+"""Length-scale of the slow signal, in readings."""
 FEATURES = "time,temperature_c,humidity_pct"
 
 
@@ -91,14 +104,87 @@ def fit(folder: Path, gas: str, kernel: str, repeats: int) -> None:
     )
 
 
+def slow_signal(n: int) -> pd.DataFrame:
+    """Readings of a Matérn 3/2 process by its exact recursion, with noise and outliers."""
+    rng = np.random.default_rng(0)
+    rate = np.sqrt(3.0) / SLOW
+    step = np.exp(-rate) * np.array([[1.0 + rate, 1.0], [-(rate**2), 1.0 - rate]])
+    stationary = np.diag([1.0, rate**2])
+    values, vectors = np.linalg.eigh(stationary - step @ stationary @ step.T)
+    shocks = rng.standard_normal((n, 2)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    state, f = np.sqrt(stationary.diagonal()) * rng.standard_normal(2), np.empty(n)
+    for i in range(n):
+        f[i] = state[0]
+        state = step @ state + shocks[i]
+    y = f + 0.05 * rng.standard_normal(n)
+    outliers = rng.uniform(size=n) < 0.05
+    y[outliers] += rng.normal(1.0, 1.0, outliers.sum())
+    return pd.DataFrame({"reading": np.arange(n), "value": y})
+
+
+def announced(folder: Path, n: int) -> None:
+    """What was said to be left, and what was."""
+    slow_signal(n).to_csv(folder / "slow.csv", index=False)
+    words = ["fit", str(folder / "slow.csv"), "--out", str(folder / "slow"), "--force"]
+    said: list[tuple[float, float]] = []
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-m", "biasgp", *words], stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr or ():
+            now, found = time.perf_counter() - began, re.search(r"([\d.]+) (s|min|h) left", line)
+            print(f"{now:7.1f} s: {line.rstrip()}", flush=True)
+            if found:
+                said.append((now, float(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]))
+    took = time.perf_counter() - began
+    print(f"{n:,} rows took {took:.0f} s, of which the fit {fit_seconds(folder / 'slow'):.0f} s")
+    for share in (0.1, 0.2, 0.5):
+        before = [entry for entry in said if entry[0] <= share * took]
+        if before:
+            now, left = before[-1]
+            print(f"at {now / took:.0%}: {left:.0f} s left were announced, {took - now:.0f} s it was")
+
+
+def fit_seconds(folder: Path) -> float:
+    return float(json.loads((folder / "summary.json").read_text(encoding="utf-8"))["fit_seconds"])
+
+
+class Count(Ledger):
+    """Counts what is factorised."""
+
+    total = 0.0
+
+    def did(self, kind: str, units: float, size: int) -> None:
+        self.total += units * (kind == FACTORISATIONS)
+
+
+def counts(n: int) -> None:
+    """Factorisations of all readings in an exact fit."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 2))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+    y[rng.uniform(size=n) < 0.1] += 2.0
+    for name in ("gp", "sparse", "cob", "rab", "ep"):
+        count = Count()
+        with watched(Watch(ledger=count)):
+            METHODS[name](make_kernel("matern32")).fit(X, y)
+        print(f"{name}: {count.total / n**3:.0f} factorisations of {n} readings", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--kernels", nargs="+", choices=list(SMOOTHNESS), default=list(SMOOTHNESS))
+    parser.add_argument("--long", type=int, metavar="ROWS")
+    parser.add_argument("--counts", type=int, metavar="ROWS")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
+    if args.counts:
+        counts(args.counts)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if args.long:
+            announced(folder, args.long)
+            return
         campaign_table().to_csv(folder / "campaign.csv", index=False)
         for kernel in args.kernels:
             for gas in ("no", "o3"):

@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from biasgp import ConstantBiasGP, GaussianGP, SparseBiasGP
-from biasgp.covariance import DenseCovariance
+from biasgp.covariance.dense_engine import DenseCovariance
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import Exponential, Matern32
 from biasgp.metrics import mse, nlpd

@@ -22,7 +22,7 @@ from scipy.special import gammaln
 from biasgp import GaussianGP, MixingWarning, ScaleMixtureGP, metrics
 from biasgp.covariance.dense import factorise
 from biasgp.kernels import SquaredExponential
-from biasgp.models.slice_sampling import along
+from biasgp.models.samplers import slice_along
 from student_t import CASES, cpu_seconds, read, reference
 
 GPSTUFF_DRAWS, GPSTUFF_BURN_IN, CHAINS = 300, 100, 4
@@ -49,7 +49,7 @@ def gpstuff_scheme(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndar
 
     for _ in range(GPSTUFF_DRAWS):
         for unit in np.eye(d + 1):
-            x = along(log_posterior, x, unit, rng)
+            x = slice_along(log_posterior, x, unit, rng)
         V, C = alpha2 * U, kernel.with_theta(x)(X)
         # f given y by Matheron's rule; its prior draw needs C's own factor.
         f0 = factorise(C, np.full(n, 1e-8)).multiply(rng.standard_normal(n))
@@ -58,7 +58,7 @@ def gpstuff_scheme(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, np.ndar
         U = (nu * tau2 + r**2 / alpha2) / rng.chisquare(nu + 1.0, n)
         tau2 = rng.gamma(0.5 * n * nu) / (0.5 * nu * (1.0 / U).sum())
         alpha2 = (r**2 / U).sum() / rng.chisquare(n)
-        nu = float(np.exp(along(log_nu_density, np.log([nu]), np.ones(1), rng)[0]))
+        nu = float(np.exp(slice_along(log_nu_density, np.log([nu]), np.ones(1), rng)[0]))
         kept.append([*x, np.log(alpha2 * tau2), np.log(nu)])
     names = [*kernel.parameter_names, "scale2", "degrees_of_freedom"]
     return dict(zip(names, np.array(kept[GPSTUFF_BURN_IN:]).T, strict=True))

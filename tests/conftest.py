@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,3 +25,15 @@ def one_d() -> Simulation:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say it at the very end, in a line of its own, when pages were not looked at in a browser."""
+    yield
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    missing = [reason.partition("browser test: ")[2] for reason in reasons if "browser test: " in reason]
+    if missing:
+        terminalreporter.section("browser tests")
+        told = f"Browser tests skipped: {len(missing)}, since there is {missing[0]}. Install Chromium to run them."
+        terminalreporter.line(told)

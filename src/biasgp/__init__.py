@@ -1,6 +1,6 @@
 """Gaussian-process regression on measurements that contain outliers."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
 from biasgp.messages import (
     AmbiguousOutliersWarning,
@@ -21,7 +21,11 @@ from biasgp.messages import (
     UntrustworthyFitWarning,
 )
 
+# As typing has it, which takes longer to import than all of this.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 
 __version__ = "0.1.0"

@@ -24,15 +24,19 @@ from biasgp._typing import Array
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.persistence import load_model, save_model
-from biasgp.runner import Outcome, Store, Task, run
+from biasgp.runner import Outcome, Store, Task, check_means, run
+from biasgp.staging import ORPHANS_END, stage, sweep
 
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
 """What is told about each group's fit."""
+WHOLE = ("readings", "flagged")
 FINISHED = "groups.jsonl"
+SLUG_DIGITS = 12
+"""Of a hash of the name: 100,000 names that look alike otherwise share one with a chance of 2e-5."""
 
 
 @dataclass(frozen=True)
-class Group:
+class FleetGroup:
     """Some rows of a table, under a name; `slug` is a file name that no other group has."""
 
     name: str
@@ -41,14 +45,16 @@ class Group:
     @property
     def slug(self) -> str:
         words = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-")[:40]
-        return f"{words or 'group'}-{_digest([self.name])[:6]}"
+        return f"{words or 'group'}-{_digest([self.name])[:SLUG_DIGITS]}"
 
 
-def split(column: Iterable[Any]) -> list[Group]:
+def split(column: Iterable[Any]) -> list[FleetGroup]:
     """The groups that a column tells apart, in the order of their names; rows without a name are in none."""
-    names = pd.Series(list(column))
-    rows = {str(name): np.asarray(where) for name, where in names.groupby(names).indices.items()}
-    return [Group(name, rows[name]) for name in sorted(rows)]
+    names = pd.Series(list(column), dtype=object)
+    # By their text: 1 and "1" are one group, as they have one name.
+    names = names[names.notna()].map(str)
+    rows = {name: names.index.to_numpy()[where] for name, where in names.groupby(names).indices.items()}
+    return [FleetGroup(name, rows[name]) for name in sorted(rows)]
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,7 @@ def fit_groups(
     absent = [name for name in (by, target, *features) if name not in table.columns]
     if absent:
         raise ValueError(f"The table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}.")
+    check_means(jobs, scheduler, timeout)
     place = Path(tempfile.mkdtemp(prefix="biasgp-fleet-")) if folder is None else Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     model = SparseBiasGP() if estimator is None else estimator
@@ -134,7 +141,7 @@ def fit_groups(
     if not groups:
         raise ValueError(f"No row has {by!r}, {target!r} and all of the features.")
 
-    def payload(group: Group) -> tuple[Any, ...]:
+    def payload(group: FleetGroup) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
         return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(place / _file(group))
 
@@ -151,6 +158,8 @@ def fit_groups(
         timeout=timeout,
         progress=progress,
     )
+    # A group that was given up can have been ended in the middle of writing.
+    sweep(place)
     fleet = Fleet(by, features, results_table(outcomes, COLUMNS, _file), place)
     if folder is None:
         weakref.finalize(fleet, shutil.rmtree, place, ignore_errors=True)
@@ -158,15 +167,15 @@ def fit_groups(
 
 
 def run_groups(
-    groups: Sequence[Group],
-    payload: Callable[[Group], Any],
+    groups: Sequence[FleetGroup],
+    payload: Callable[[FleetGroup], Any],
     function: Callable[[Any], dict[str, Any]],
     folder: Path,
     settings: Sequence[str],
-    data: Callable[[Group], pd.DataFrame],
-    result: Callable[[Group], Path],
+    data: Callable[[FleetGroup], pd.DataFrame],
+    result: Callable[[FleetGroup], Path],
     **how: Any,
-) -> list[tuple[Group, Outcome]]:
+) -> list[tuple[FleetGroup, Outcome]]:
     """Do the function for each group that has not been done in this folder with the same data and settings.
 
     `result` is what a finished group leaves on disk; without it, the group is done again.
@@ -183,22 +192,27 @@ def run_groups(
 
 
 def results_table(
-    outcomes: Sequence[tuple[Group, Outcome]], columns: Sequence[str], file: Callable[[Group], str]
+    outcomes: Sequence[tuple[FleetGroup, Outcome]], columns: Sequence[str], file: Callable[[FleetGroup], str]
 ) -> pd.DataFrame:
     """A row for each group."""
     rows = []
     for group, outcome in outcomes:
-        value = outcome.value or {}
-        told = {name: value.get(name, np.nan) for name in columns}
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        told = {name: _number(value.get(name), whole=name in WHOLE) for name in columns}
         made = file(group) if outcome.status == "ok" else ""
-        message = outcome.message or value.get("message", "")
+        message = outcome.message or str(value.get("message", ""))
         rows.append({"group": group.name, "status": outcome.status, **told, "message": message, "file": made})
     table = pd.DataFrame(rows)
     # Whole numbers, though a group without a fit has none.
-    return table.astype({name: "Int64" for name in ("readings", "flagged") if name in table})
+    return table.astype({name: "Int64" for name in WHOLE if name in table})
 
 
-def _file(group: Group) -> str:
+def _number(value: Any, *, whole: bool) -> Any:
+    """A number of the file of finished groups, which may be someone else's; NaN for what is none."""
+    return value if isinstance(value, int) or (isinstance(value, float) and not whole) else np.nan
+
+
+def _file(group: FleetGroup) -> str:
     return f"{group.slug}.skops"
 
 
@@ -208,9 +222,10 @@ def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X, y)
-    part = Path(f"{path}.partial")
-    save_model(part, estimator)
-    part.replace(path)
+    # A worker of a run that was killed a moment ago may still be at it.
+    with stage(Path(path), ORPHANS_END) as folder:
+        save_model(folder / "model", estimator)
+        (folder / "model").replace(path)
     flagged = getattr(estimator, "outlier_mask_", None)
     doubts = [str(w.message) for w in caught if issubclass(w.category, biasgp.BiasGPWarning)]
     return {
@@ -226,7 +241,7 @@ def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:
 def _digest(parts: Iterable[str | bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(b"\0" + (part.encode() if isinstance(part, str) else part))
+        digest.update(b"\0" + (part.encode(errors="surrogatepass") if isinstance(part, str) else part))
     return digest.hexdigest()
 
 

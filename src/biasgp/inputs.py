@@ -12,18 +12,19 @@ from biasgp._typing import Array
 
 
 def column_scales(columns: Array) -> Array:
-    """Standard deviation of each column; 1 for a column that does not vary."""
-    spread = columns.std(axis=0)
+    """Standard deviation of each column; 1, or the range if that is larger, for one that varies by rounding alone."""
+    spread, ranges = columns.std(axis=0), np.ptp(columns, axis=0)
     constant = spread <= 1e-12 * np.abs(columns).max(axis=0, initial=0.0)
-    return np.asarray(np.where(constant, 1.0, spread))
+    return np.asarray(np.where(constant, np.maximum(ranges, 1.0), spread))
 
 
 def neighbour_gap(columns: Array, *, jointly: bool = False) -> Array:
-    """Median distance between neighbouring distinct values, a column at a time or jointly."""
+    """Median distance between neighbouring distinct values, a column at a time or (one number) jointly; 1 for none."""
     if jointly and columns.shape[1] > 1:
         distinct = np.unique(columns, axis=0)
-        if len(distinct) > 1:
-            return np.array([np.median(cKDTree(distinct).query(distinct, k=2)[0][:, 1])])
+        if len(distinct) == 1:
+            return np.ones(1)
+        return np.array([np.median(cKDTree(distinct).query(distinct, k=2)[0][:, 1])])
     gaps = np.ones(columns.shape[1])
     for j in range(columns.shape[1]):
         distinct = np.unique(columns[:, j])

@@ -1,6 +1,11 @@
-"""Typed warnings and errors. Each says what happened and what the user can do about it."""
+"""Typed warnings and errors. Each says what happened and what the user can do about it, in text fit to print."""
 
 from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Text from a file without what could move the cursor or recolour the terminal."""
+    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 class BiasGPWarning(UserWarning):
@@ -61,6 +66,14 @@ class ClusteredOutliersWarning(UntrustworthyFitWarning):
 
 class AmbiguousOutliersWarning(UntrustworthyFitWarning):
     """Another set of outliers explains the readings almost as well."""
+
+
+class WrongUseError(ValueError):
+    """Something was asked for that cannot be done; the message says what to ask for instead."""
+
+
+class FailedFitError(RuntimeError):
+    """The data could be read, but no model could be fitted to them."""
 
 
 class CovarianceError(ArithmeticError):

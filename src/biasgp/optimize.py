@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
 from biasgp._typing import Array, Mask
+from biasgp.watch import out_of_time, tell
 
 Objective = Callable[[Array], tuple[float, Array]]
 
@@ -28,7 +26,7 @@ FEW_UNKNOWNS = 60
 LONGEST_STEP = 2.0
 """Of any unknown, which are logarithms."""
 SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
-SANGUINE = 2.0
+OPTIMISM_FACTOR = 2.0
 """How many times what a search still promises could be gained, at the most."""
 PATIENCE = 8
 """A search that is to beat another is judged every so many iterations."""
@@ -36,45 +34,7 @@ ON_BOUND = 1e-6
 AS_GOOD_AS_ZERO = 1e-5
 """Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""
 
-
 OUT_OF_TIME = "the time was up"
-
-
-@dataclass
-class Watch:
-    """Ends searches when a time (of time.monotonic) has come, and hears where they stand."""
-
-    deadline: float = np.inf
-    listener: Callable[[str], None] | None = None
-    expired: bool = False
-
-
-_watch: ContextVar[Watch | None] = ContextVar("biasgp_watch", default=None)
-
-
-@contextmanager
-def watched(watch: Watch) -> Iterator[Watch]:
-    """Searches inside are under this watch, however deep they are."""
-    token = _watch.set(watch)
-    try:
-        yield watch
-    finally:
-        _watch.reset(token)
-
-
-def out_of_time() -> bool:
-    """Whether the watch, if there is one, says that it is time to end with the best so far."""
-    watch = _watch.get()
-    if watch is not None and time.monotonic() > watch.deadline:
-        watch.expired = True
-    return watch is not None and watch.expired
-
-
-def tell(text: str) -> None:
-    """Say where a search stands to who watches, if anybody does."""
-    watch = _watch.get()
-    if watch is not None and watch.listener is not None:
-        watch.listener(text)
 
 
 @dataclass(frozen=True)
@@ -175,13 +135,24 @@ class _Descent:
             return "the gradient vanished"
         guessed = self.B is None
         direction = self._direction()
-        if not guessed and -0.5 * self.gradient @ direction <= self.enough:
+        gain = -0.5 * float(self.gradient @ direction)
+        if not guessed and gain <= 0.0:  # uphill: a curvature that is not positive definite
+            return self._begin_again()
+        if not guessed and gain <= self.enough:
             return "nothing is to be gained"
         before = self.value
         self.n_iter += 1
         if not self._step(direction, guessed):
-            return _STUCK
+            if guessed or self._projected_gradient() <= AS_GOOD_AS_ZERO * (1 + abs(self.value)):
+                return _STUCK
+            # The gradient is not nothing, so it is the curvature that is wrong.
+            return self._begin_again()
         return "the value settled" if before - self.value <= VALUE_TOLERANCE * max(1.0, abs(before)) else ""
+
+    def _begin_again(self) -> str:
+        """With no curvature; the search is not over."""
+        self.B = None
+        return ""
 
     def _projected_gradient(self) -> float:
         return _projected(self.x, self.gradient, self.low, self.high)
@@ -319,7 +290,7 @@ def follow(
 ) -> Report:
     """`go_on`, for as long as the search may still end below a value."""
     done = 0
-    while done < max_iter and found.value - SANGUINE * found.promise < to_beat:
+    while done < max_iter and found.value - OPTIMISM_FACTOR * found.promise < to_beat:
         patience = min(PATIENCE, max_iter - done)
         found = go_on(objective, found, bounds, patience, enough)
         done += found.n_iter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,10 @@ from scipy.optimize import minimize_scalar
 from biasgp._typing import Array
 
 MAD_TO_STD = 1.4826
+SMALLEST = 1e-100
+"""Squares of smaller numbers, and what is computed from them, underflow."""
+LAST_DIGITS = 4.0 * float(np.finfo(float).eps)
+"""Relative difference of two numbers that are the same but for rounding."""
 
 
 class Transform(Protocol):
@@ -19,6 +23,7 @@ class Transform(Protocol):
     def forward(self, y: Array) -> Array: ...
     def backward(self, t: Array) -> Array: ...
     def log_slope(self, y: Array) -> Array: ...
+    def supported_by(self, y: Array) -> Transform: ...
 
 
 @dataclass(frozen=True)
@@ -34,49 +39,120 @@ class Identity:
     def log_slope(self, y: Array) -> Array:
         return np.zeros_like(y)
 
+    def supported_by(self, y: Array) -> Identity:
+        return self
+
+
+MARGIN = 2.0
+"""How far beyond the readings a transform is taken to hold, in units of their range. Three times the largest reading is
+five standard deviations of a log-normal noise of 20 %: where there are readings the moments do not feel the ends."""
+
 
 @dataclass(frozen=True)
-class Log:
-    """log(y + shift): for readings that are positive but for noise. Readings below −shift do not exist for it."""
+class _Curve:
+    """A transform that holds between two ends of y, and is continued beyond them by its tangents.
+
+    What readings say of its curvature ends with them. The inverse of a logarithm goes on exponentially, and the mean of
+    a prediction is then ruled by a tail that nobody has seen; the inverse of a tangent grows in proportion. The map
+    stays smooth and increasing, so that densities stay proper.
+    """
+
+    def forward(self, y: Array) -> Array:
+        inside = np.clip(y, *self._ends)
+        slope = np.exp(np.where(y == inside, 0.0, self._log_slope(inside)))
+        return np.asarray(self._forward(inside) + (y - inside) * slope)
+
+    def backward(self, t: Array) -> Array:
+        low, high = (float(self._forward(np.asarray(end))) if np.isfinite(end) else end for end in self._ends)
+        inside = np.clip(t, low, high)
+        y = self._backward(inside)
+        slope = np.exp(np.where(t == inside, 0.0, -self._log_slope(y)))
+        return np.asarray(y + (t - inside) * slope)
+
+    def log_slope(self, y: Array) -> Array:
+        return self._log_slope(np.clip(y, *self._ends))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        raise NotImplementedError
+
+    def _forward(self, y: Array) -> Array:
+        raise NotImplementedError
+
+    def _backward(self, t: Array) -> Array:
+        raise NotImplementedError
+
+    def _log_slope(self, y: Array) -> Array:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Log(_Curve):
+    """log((y + shift)/unit): for readings that are positive but for noise. Those below −shift do not exist for it.
+
+    Above `high` it goes on as its tangent. Downwards its inverse ends at −shift by itself.
+    """
 
     shift: float
+    unit: float = 1.0
+    high: float = np.inf
 
     @classmethod
     def of(cls, y: Array) -> Log:
         """No shift for positive y; else one that leaves the lowest reading a robust standard deviation above zero."""
         lowest = float(y.min())
-        if lowest > 0.0:
-            return cls(0.0)
-        spread = MAD_TO_STD * float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
-        return cls(spread - lowest)
+        shift = 0.0 if lowest > 0.0 else _unit_of(y) - lowest
+        return cls(shift, float(np.median(y)) + shift)
 
-    def forward(self, y: Array) -> Array:
-        return np.asarray(np.log(np.maximum(y + self.shift, np.finfo(float).tiny)))
+    def supported_by(self, y: Array) -> Log:
+        """The same, continued beyond what these readings support."""
+        return replace(self, high=float(y.max() + MARGIN * np.ptp(y)))
 
-    def backward(self, t: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(t, 700.0)) - self.shift)
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return -np.inf, self.high
 
-    def log_slope(self, y: Array) -> Array:
-        return -self.forward(y)
+    # Near the unit the logarithm is taken of the difference from it: where readings differ in their last digits only,
+    # those are what would be lost.
+    def _forward(self, y: Array) -> Array:
+        step = (y - (self.unit - self.shift)) / self.unit
+        near = np.abs(step) < NEAR
+        ratio = np.maximum((y + self.shift) / self.unit, np.finfo(float).tiny)
+        return np.where(near, np.log1p(np.where(near, step, 0.0)), np.log(ratio))
 
+    def _backward(self, t: Array) -> Array:
+        near = np.abs(t) < NEAR
+        step = np.expm1(np.where(near, t, 0.0))
+        return np.where(near, (self.unit - self.shift) + self.unit * step, _exp(t + np.log(self.unit)) - self.shift)
+
+    def _log_slope(self, y: Array) -> Array:
+        return np.asarray(-self._forward(y) - np.log(self.unit))
+
+
+NEAR = 0.25
+"""Relative difference up to which a logarithm is one of 1 + a difference."""
 
 POWERS = (0.0, 2.0)
 """Of Yeo and Johnson's transform. Beyond these it has an asymptote, and its inverse is infinite past that."""
 
 
 @dataclass(frozen=True)
-class YeoJohnson:
-    """Yeo and Johnson's power of (y − center)/unit, for skewed readings of either sign."""
+class YeoJohnson(_Curve):
+    """Yeo and Johnson's power of (y − center)/unit, for skewed readings of either sign.
+
+    Below `low` and above `high` it goes on as its tangents.
+    """
 
     center: float
     unit: float
     power: float
+    low: float = -np.inf
+    high: float = np.inf
 
     @classmethod
     def of(cls, y: Array) -> YeoJohnson:
         """The power that makes the middle 90 % of y most like a normal sample; its tails may be outliers."""
-        center = float(np.median(y))
-        unit = MAD_TO_STD * float(np.median(np.abs(y - center))) or float(np.std(y)) or 1.0
+        center, unit = float(np.median(y)), _unit_of(y)
         low, high = np.quantile(y, [0.05, 0.95])
         middle = y[(y >= low) & (y <= high)]
 
@@ -87,19 +163,37 @@ class YeoJohnson:
 
         return cls(center, unit, float(minimize_scalar(cost, bounds=POWERS, method="bounded").x))
 
-    def forward(self, y: Array) -> Array:
+    def supported_by(self, y: Array) -> YeoJohnson:
+        """The same, continued beyond what these readings support."""
+        margin = MARGIN * np.ptp(y)
+        return replace(self, low=float(y.min() - margin), high=float(y.max() + margin))
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def _forward(self, y: Array) -> Array:
         u = (y - self.center) / self.unit
         up, down = np.maximum(u, 0.0), np.maximum(-u, 0.0)
         return np.where(u >= 0.0, _box_cox(up, self.power), -_box_cox(down, 2.0 - self.power))
 
-    def backward(self, t: Array) -> Array:
+    def _backward(self, t: Array) -> Array:
         up, down = np.maximum(t, 0.0), np.maximum(-t, 0.0)
         u = np.where(t >= 0.0, _inverse_box_cox(up, self.power), -_inverse_box_cox(down, 2.0 - self.power))
         return np.asarray(self.center + self.unit * u)
 
-    def log_slope(self, y: Array) -> Array:
+    def _log_slope(self, y: Array) -> Array:
         u = (y - self.center) / self.unit
         return np.asarray(np.sign(u) * (self.power - 1.0) * np.log1p(np.abs(u)) - np.log(self.unit))
+
+
+def _unit_of(y: Array) -> float:
+    return _mad_std(y) or float(np.std(y)) or 1.0
+
+
+def _exp(t: Array) -> Array:
+    """e^t, or the largest number."""
+    return np.asarray(np.exp(np.minimum(t, 700.0)))
 
 
 def _box_cox(u: Array, power: float) -> Array:
@@ -116,6 +210,20 @@ def _inverse_box_cox(t: Array, power: float) -> Array:
     return np.asarray(np.expm1(np.minimum(np.log1p(inside) / power, 700.0)))
 
 
+def robust_spread(y: Array) -> float:
+    """Standard deviation by the MAD; where over half of y is one value, its mean absolute deviation stands in."""
+    return _mad_std(y) or float(np.mean(np.abs(y - np.median(y))))
+
+
+def is_constant(y: Array) -> bool:
+    """Whether y does not vary: a spread that is rounding error of the level is none."""
+    return robust_spread(y) <= 8.0 * float(np.finfo(float).eps) * abs(float(np.median(y)))
+
+
+def _mad_std(y: Array) -> float:
+    return MAD_TO_STD * float(np.median(np.abs(y - np.median(y))))
+
+
 @dataclass(frozen=True)
 class Scaling:
     """z = (T(y) − center)/scale, by median and MAD, so that outliers do not set the unit."""
@@ -127,14 +235,16 @@ class Scaling:
 
     @classmethod
     def of(cls, y: Array, transform: Transform = Identity()) -> Scaling:  # noqa: B008
-        """Scaling for y; where over half of T(y) is one value, its mean absolute deviation stands in for the MAD."""
+        """Scaling for y."""
         t = transform.forward(y)
-        center = float(np.median(t))
-        deviation = np.abs(t - center)
-        scale = MAD_TO_STD * float(np.median(deviation)) or float(np.mean(deviation))
-        # A spread that is rounding error of the level is no spread.
-        constant = bool(scale <= 8.0 * np.finfo(float).eps * abs(center))
-        return cls(center, (abs(center) or 1.0) if constant else scale, constant, transform)
+        center, scale = float(np.median(t)), robust_spread(t)
+        if not is_constant(y):
+            return cls(center, scale, False, transform)
+        return cls(center, abs(center) if abs(center) > SMALLEST else 1.0, True, transform)
+
+    def supported_by(self, y: Array) -> Scaling:
+        """The same, with a transform that is continued beyond what these readings support."""
+        return replace(self, transform=self.transform.supported_by(y))
 
     @property
     def is_linear(self) -> bool:
@@ -162,8 +272,10 @@ class Scaling:
         spread = np.sqrt(2.0 * variance)[:, None] * _NODES
         values = self.backward(mean[:, None] + spread)
         first = values @ _WEIGHTS
-        second = ((values - first[:, None]) ** 2) @ _WEIGHTS
-        return first, np.sqrt(second)
+        std = np.sqrt(((values - first[:, None]) ** 2) @ _WEIGHTS)
+        # Where values differ by no more than rounding of their level, the transform is straight.
+        straight = np.sqrt(variance) * np.exp(-self.log_slope(first))
+        return first, np.where(std > LAST_DIGITS * np.abs(first), std, straight)
 
     def spread(self, variance: float) -> float:
         """Standard deviation in y's units of noise with that variance in model units, about y's centre."""
@@ -195,8 +307,15 @@ class ScaledResponse:
         return float(self.scaling.log_slope(self.y).sum())
 
     def variances(self, of_y: Array) -> Array:
-        """Known variances of the readings in model units: to first order, under a transform."""
-        return np.asarray(of_y * np.exp(2.0 * self.scaling.log_slope(self.y)))
+        """Known variances of the readings in model units: to first order, under a transform.
+
+        In these units Var f is about 1, and a reading z of variance n moves f by z/n of that: at n = max(1, z²)/eps²
+        by less than rounding does. A larger variance says no more, and its square might overflow.
+        """
+        known = of_y > 0.0
+        logs = np.log(np.where(known, of_y, 1.0)) + 2.0 * self.scaling.log_slope(self.y)
+        most = 2.0 * np.log(np.maximum(1.0, np.abs(self.z)) / np.finfo(float).eps)
+        return np.where(known, np.exp(np.minimum(logs, most)), 0.0)
 
     def bias(self, of_z: Array) -> Array:
         """What a bias in model units has added to each reading."""

@@ -179,8 +179,10 @@ def test_wrong_use_is_one_line_and_exit_code_2(run, readings, tmp_path, case):
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["readings.csv"]
-    if result.stderr.startswith("Error: "):
-        assert len(result.stderr.strip().splitlines()) == 1
+    # Words that are none of the command's get its usage too.
+    is_usage = case in {"unknown method", "unknown option", "share", "no command"}
+    assert result.stderr.startswith("Usage: " if is_usage else "Error: ")
+    assert is_usage or len(result.stderr.strip().splitlines()) == 1
 
 
 def test_a_failed_fit_is_one_line_and_exit_code_1(run, readings, tmp_path, monkeypatch):
@@ -204,3 +206,60 @@ def test_what_nobody_thought_of_is_still_one_line(run, readings, monkeypatch):
     monkeypatch.setattr(GaussianGP, "fit", fail)
     result = run("fit", readings, *FEATURES, "--method", "gp", "--out", "o")
     assert result.exit_code == 1 and "KeyError" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_fit_that_was_ended_by_max_time_says_so(run, readings, tmp_path):
+    result = run("fit", readings, *FEATURES, "--max-time", "0.001", "--out", "o")
+    assert result.exit_code == 0, result.output
+    words = "ended after 0.001 s"
+    assert words in result.output
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))
+    assert any(words in doubt for doubt in summary["doubts"]) and not summary["trustworthy"]
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert words in page and "--max-time 0.001" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--max-time", "-3"), "--max-time must be a number of seconds above 0, got -3"),
+        (("--max-time", "nan"), "--max-time must be a number of seconds above 0, got nan"),
+        (("--max-time", "5", "--method", "ep"), "--max-time cannot end a fit by 'ep' early; use --max-rows"),
+    ],
+)
+def test_a_max_time_that_makes_no_sense_is_refused(run, readings, tmp_path, words, message):
+    result = run("fit", readings, *FEATURES, *words, "--out", "o")
+    assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_long_fit_is_announced_from_what_was_measured(run, tmp_path, monkeypatch):
+    from biasgp.cli import progress
+    from biasgp.runner import progress as lines
+
+    monkeypatch.setattr(progress, "QUICK", 0.0)
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(lines, "SECONDS_BETWEEN_LINES", 0.0)
+    rng = np.random.default_rng(0)
+    t = np.arange(1700.0)
+    table = pd.DataFrame({"t": t, "y": np.sin(t / 100.0) + 0.1 * rng.standard_normal(len(t))})
+    table.to_csv(tmp_path / "many.csv", index=False)
+    result = run("fit", "many.csv", "--response", "identity", "--out", "o")
+    assert result.exit_code == 0, result.output
+    assert "minute" not in result.stderr
+    assert result.stderr.count("--max-rows fits to fewer rows") == 1 and "--max-time ends the search" in result.stderr
+    assert "Fitting (all readings): about" in result.stderr and "Fitting (predicting every row): about" in result.stderr
+
+
+def test_no_row_of_the_fit_is_judged_by_another_prediction(run, readings, monkeypatch):
+    from biasgp import SparseBiasGP
+
+    asked = []
+    judged = SparseBiasGP.outlier_probability
+    monkeypatch.setattr(
+        SparseBiasGP, "outlier_probability", lambda self, X, y: asked.append(len(X)) or judged(self, X, y)
+    )
+    assert run("fit", readings, *FEATURES, "--out", "o").exit_code == 0
+    assert asked == []
+    assert run("fit", readings, *FEATURES, "--test-fraction", "0.25", "--out", "p").exit_code == 0
+    assert asked == [20]

@@ -80,3 +80,11 @@ def test_a_column_of_groups_that_is_not_there_is_named(table, tmp_path):
     assert result.exit_code == 2
     assert "Did you mean 'station'?" in result.output
     assert not (tmp_path / "x").exists()
+
+
+def test_max_time_holds_for_each_group(table, tmp_path):
+    out = tmp_path / "fleet"
+    assert fit(table, out, "--max-time", "0.001").exit_code == 0
+    with (out / "results.csv").open(encoding="utf-8") as file:
+        messages = {row["group"]: row["message"] for row in csv.DictReader(file)}
+    assert "ended after 0.001 s" in messages["north"] and "ended after 0.001 s" in messages["south"]

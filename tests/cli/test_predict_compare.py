@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from biasgp.persistence import DIGEST, SEAL
 from conftest import FEATURES, OUTLIERS, logged
 
 
@@ -46,6 +50,57 @@ def test_what_cannot_be_predicted_is_refused(run, done, readings, tmp_path):
     assert run("predict", model, readings, "--out", "p.csv").exit_code == 2
     assert run("predict", model, readings, "--out", "p.csv", "--force").exit_code == 0
     assert not list(tmp_path.glob(".*"))
+
+
+def forge(path, out, change):
+    """The model file with other notes, and the right checksum."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "biasgp.json":
+                note = json.loads(data)
+                change(note["about"])
+                data = json.dumps(note).encode()
+            new.writestr(name, data)
+        new.comment = SEAL + b"0" * DIGEST
+    body = buffer.getvalue()[:-DIGEST]
+    out.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+    return out
+
+
+FORGERIES = {
+    "no target": lambda about: about.pop("target"),
+    "a target that is a list": lambda about: about.update(target=["no_ppb"]),
+    "features that are a word": lambda about: about.update(features="time"),
+    "no features": lambda about: about.update(features=[]),
+    "a feature too few": lambda about: about["features"].pop(),
+    "another name": lambda about: about["features"][0].update(name="when"),
+    "columns that are a word": lambda about: about["features"][1].update(columns="temperature_c"),
+    "no columns": lambda about: about["features"][1].update(columns=[]),
+    "an unknown field": lambda about: about["features"][0].update(surprise=1),
+    "an origin that is no time": lambda about: about["features"][0].update(origin="yesterday or so"),
+    "an origin that is a number": lambda about: about["features"][0].update(origin=[1]),
+    "an origin in a zone": lambda about: about["features"][0].update(origin="2026-03-01T00:00+02:00"),
+    "no ranges": lambda about: about.pop("ranges"),
+    "ranges of words": lambda about: about.update(ranges=[["a", "b"], ["c", "d"]]),
+    "too few ranges": lambda about: about["ranges"].pop(),
+    "ranges without end": lambda about: about.update(ranges=[[0.0, float("inf")], [0.0, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("change", FORGERIES.values(), ids=FORGERIES)
+def test_forged_notes_are_refused_in_one_line(run, done, readings, tmp_path, change):
+    path = forge(done[0] / "model.skops", tmp_path / "forged.skops", change)
+    result = run("predict", path, readings)
+    assert result.exit_code == 2
+    assert "forged.skops is damaged or forged" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("*predicted*"))
+
+
+def test_notes_that_are_not_forged_are_not_refused(run, done, readings, tmp_path):
+    path = forge(done[0] / "model.skops", tmp_path / "same.skops", lambda about: None)
+    assert run("predict", path, readings).exit_code == 0
 
 
 def test_compare_ranks_the_methods_with_their_errors(run, readings, tmp_path):

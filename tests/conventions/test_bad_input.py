@@ -315,8 +315,8 @@ def test_lambdas_are_three_numbers(value, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1.0, 2.0], r"one value a reading, shape \(20,\); got shape \(2,\)"),
-        (np.ones((20, 1)), r"one value a reading, shape \(20,\)"),
+        ([1.0, 2.0], r"one value per reading, shape \(20,\); got shape \(2,\)"),
+        (np.ones((20, 1)), r"one value per reading, shape \(20,\)"),
         (spoilt(np.ones(20), 4, -2.0), "not negative; row 4 is -2"),
         (spoilt(np.ones(20), 4, np.nan), "finite.*row 4 is nan"),
         (spoilt(np.ones(20), 4, np.inf), "finite.*row 4 is inf"),

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP
+from biasgp.covariance import posterior
 from biasgp.data import Scenario, one_dimensional, simulate
 from biasgp.kernels import Matern32
-from biasgp.models import posterior
 
 ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP]
 every_estimator = pytest.mark.parametrize("Estimator", ESTIMATORS)

@@ -11,7 +11,8 @@ from biasgp.data import Scenario, simulate
 from biasgp.kernels import SquaredExponential
 from biasgp.models import gaussian, mixture_steps, scale_mixture
 from biasgp.models.coordinates import Coordinates
-from biasgp.models.hmc import Metric
+from biasgp.models.problem import Problem
+from biasgp.models.samplers import Metric
 
 LARGE = 1e6
 
@@ -20,12 +21,12 @@ LARGE = 1e6
 def test_large_nu_is_the_plain_gp_at_the_same_parameters(one_d, known):
     z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
     variances = np.full(len(z), known)
-    plain = gaussian.fit(one_d.X, z, SquaredExponential(ard=True).bind(one_d.X), variances, 200)
+    plain = gaussian.fit(Problem(one_d.X, z, SquaredExponential(ard=True).bind(one_d.X), variances), 200)
     held = np.append(plain.kernel.theta, np.log(plain.noise_variance))
     # σ² must be free for the sampler; as good as held.
     almost = np.array([0.0, 0.0, 1e-7])
     box = Coordinates(held - almost, held + almost, held, np.zeros(3, dtype=bool))
-    data = mixture_steps.Readings(one_d.X, z, plain.kernel, variances, box, (LARGE, LARGE))
+    data = mixture_steps.Target(Problem(one_d.X, z, plain.kernel, variances), box, (LARGE, LARGE))
     rng = np.random.default_rng(0)
     at = mixture_steps.given(data, np.zeros(1), np.ones(len(z)))
     chain = mixture_steps.Chain(at, np.log(LARGE), np.zeros(len(z)), rng)

@@ -7,13 +7,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import GaussianGP, SparseBiasGP
+from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.data import Scenario, simulate
 from biasgp.kernels import Exponential, Matern52, SquaredExponential
 from biasgp.models import gaussian
-from biasgp.models import label_average as module
-from biasgp.models.label_average import average_over_labels
-from biasgp.models.label_search import LabelledLikelihood, Search
-from biasgp.models.support import Slab, Support
+from biasgp.models.problem import Problem
+from biasgp.models.sparse import average as module
+from biasgp.models.sparse.average import average_over_labels
+from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.search import LabelledLikelihood, Search
 
 SLAB = Slab((0.5,), 9.0)
 KERNELS = {"se": None, "matern": Matern52(ard=True), "exp": Exponential()}
@@ -39,9 +42,9 @@ def test_without_outliers_it_is_the_plain_gp(kernel, clean):
 
 def test_a_vanishing_share_of_outliers_is_the_plain_gp(monkeypatch, one_d):
     # Beta(1, ∞): no reading is an outlier, however far off it is.
-    for name in ("biasgp.models.support.PRIOR_CLEAN", "biasgp.models.sparse_bias.PRIOR_CLEAN"):
+    for name in ("biasgp.models.sparse.labels.PRIOR_CLEAN", "biasgp.models.sparse.kinds.PRIOR_CLEAN"):
         monkeypatch.setattr(name, 1e200)
-    monkeypatch.setattr("biasgp.models.sparse_bias.diagnose", lambda *_: [])
+    monkeypatch.setattr("biasgp.models.diagnosis.findings", lambda *_: [])
     plain, sparse = (Estimator().fit(one_d.X, one_d.y) for Estimator in (GaussianGP, SparseBiasGP))
     assert_array_equal(sparse.outlier_mask_, False)
     assert_allclose(sparse.outlier_probability_, 0.0, atol=1e-12)
@@ -57,15 +60,15 @@ def test_labels_of_no_outlier_have_the_plain_gps_likelihood_and_gradient(clean):
     kernel, known = SquaredExponential(ard=True).bind(clean.X), np.zeros(len(clean.y))
     nobody = np.zeros(len(clean.y), dtype=np.intp)
     x = np.append(kernel.theta, np.log(0.1))
-    value, gradient = LabelledLikelihood(clean.X, clean.y, kernel, known, SLAB, nobody)(np.append(x, 0.0))
-    expected, expected_gradient = gaussian.Likelihood(clean.X, clean.y, kernel, known)(x)
+    value, gradient = LabelledLikelihood(Problem(clean.X, clean.y, kernel, known), SLAB, nobody)(np.append(x, 0.0))
+    expected, expected_gradient = gaussian.Likelihood(DenseEngine(clean.X), Problem(clean.X, clean.y, kernel, known))(x)
     assert value == pytest.approx(expected, rel=1e-10)
     assert_allclose(gradient, np.append(expected_gradient, 0.0), rtol=1e-7, atol=1e-9)
 
 
 def support_with_known_labels(data, slab):
     kernel = SquaredExponential(ard=True).bind(data.X)
-    search = Search(data.X, data.y, kernel, np.zeros(len(data.y)))
+    search = Search(Problem(data.X, data.y, kernel, np.zeros(len(data.y))))
     return search, search.support(np.append(kernel.theta, np.log(0.1)), slab, data.is_outlier.astype(np.intp))
 
 
@@ -108,7 +111,9 @@ def test_known_noise_adds_to_the_noise_of_clean_readings(one_d):
     known = np.linspace(0.01, 0.5, len(one_d.y))
     kernel = SquaredExponential(ard=True).bind(one_d.X)
     nobody = np.zeros(len(known), dtype=np.intp)
-    support = Search(one_d.X, one_d.y, kernel, known).support(np.append(kernel.theta, np.log(0.2)), SLAB, nobody)
+    support = Search(Problem(one_d.X, one_d.y, kernel, known)).support(
+        np.append(kernel.theta, np.log(0.2)), SLAB, nobody
+    )
     expected = Support(kernel(one_d.X), one_d.y, 0.2 + known, SLAB, nobody)
     assert_allclose(support.Q, expected.Q, atol=1e-12)
 

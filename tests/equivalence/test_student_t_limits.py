@@ -11,6 +11,7 @@ from biasgp.data import simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
 from biasgp.models import gaussian, student_t
+from biasgp.models.problem import Problem
 from biasgp.optimize import Report
 
 LARGE = 1e6
@@ -27,8 +28,8 @@ def report_at(x):
 def test_large_nu_is_the_plain_gp_at_the_same_parameters(one_d, inference, known):
     z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
     variances = np.full(len(z), known)
-    plain = gaussian.fit(one_d.X, z, SquaredExponential(ard=True).bind(one_d.X), variances, 200)
-    arguments = (one_d.X, z, plain.kernel, variances, np.zeros_like(z))
+    plain = gaussian.fit(Problem(one_d.X, z, SquaredExponential(ard=True).bind(one_d.X), variances), 200)
+    arguments = (Problem(one_d.X, z, plain.kernel, variances), np.zeros_like(z))
     evidence = student_t.EPEvidence(*arguments, 0.9) if inference == "ep" else student_t.LaplaceEvidence(*arguments)
     found = evidence.at(report_at(np.append(plain.report.x, np.log(LARGE))))
     assert_allclose(found.log_likelihood, plain.log_likelihood, atol=1e-3)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP
+from biasgp.covariance.dense_engine import DenseEngine
+from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.vecchia import Vecchia
+from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.data import simulate
 from biasgp.kernels import Matern32, SquaredExponential
 from biasgp.models import constant_bias, gaussian, random_bias
-from biasgp.models.large import constant_bias as large_constant
-from biasgp.models.large import gaussian as large_gaussian
-from biasgp.models.large import random_bias as large_random
-from biasgp.models.large.posterior import VecchiaPosterior
-from biasgp.models.posterior import Posterior
+from biasgp.models.problem import Problem
 from biasgp.response import Scaling
 
 KERNELS = [Matern32(ard=True), SquaredExponential()]
@@ -35,11 +34,11 @@ def test_likelihood_gradient_and_posterior(table, kernel):
     kernel, known = kernel.bind(X), np.linspace(0.0, 0.1, len(y))
     x = np.append(kernel.theta, np.log(0.1))
     vecchia = Vecchia(kernel, X, len(y) - 1)
-    value, gradient = gaussian.Likelihood(X, y, kernel, known)(x)
-    found = large_gaussian.Likelihood(vecchia, y, kernel, known)(x)
+    value, gradient = gaussian.Likelihood(DenseEngine(X), Problem(X, y, kernel, known))(x)
+    found = gaussian.Likelihood(vecchia, Problem(X, y, kernel, known))(x)
     assert found[0] == pytest.approx(value, abs=1e-8)
     np.testing.assert_allclose(found[1], gradient, atol=1e-8)
-    exact = Posterior.of(kernel, X, 0.1 + known, y)
+    exact = DensePosterior.of(kernel, X, 0.1 + known, y)
     near = VecchiaPosterior.of(kernel, X, 0.1 + known, y, len(y))
     for a, b in zip(exact.mean_and_variance(X_test), near.mean_and_variance(X_test), strict=True):
         np.testing.assert_allclose(b, a, atol=1e-8)
@@ -53,8 +52,11 @@ def test_constant_bias_at_the_same_parameters(table, kernel, lam):
     X, y, _ = table
     kernel, known = kernel.bind(X), np.zeros(len(y))
     x = np.concatenate([kernel.theta, np.log([0.1, 0.8])])
-    dense = constant_bias.RegularisedLikelihood(X, y, kernel, known, lam, (1.0, 0.7))
-    sparse = large_constant.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), y, kernel, known, lam, (1.0, 0.7))
+    problem = Problem(X, y, kernel, known)
+    dense, sparse = (
+        constant_bias.ConstantBiasLikelihood(engine, problem, lam, (1.0, 0.7))
+        for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
+    )
     (value, gradient), found = dense(x), sparse(x)
     assert found[0] == pytest.approx(value, abs=1e-8)
     np.testing.assert_allclose(found[1], gradient, atol=1e-7)
@@ -70,8 +72,11 @@ def test_random_bias_at_the_same_parameters(table, lambda_mean):
     X, y, _ = table
     kernel, known = Matern32().bind(X), np.full(len(y), 0.01)
     x = np.concatenate([kernel.theta, np.linspace(-3.0, 0.0, len(y)), np.log([1.5, 0.2])])
-    dense = random_bias.RegularisedLikelihood(X, y, kernel, known, lambda_mean)
-    sparse = large_random.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), X, y, kernel, known, lambda_mean)
+    problem = Problem(X, y, kernel, known)
+    dense, sparse = (
+        random_bias.RandomBiasLikelihood(engine, problem, lambda_mean)
+        for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
+    )
     (value, gradient), found = dense(x), sparse(x)
     assert found[0] == pytest.approx(value, abs=1e-8)
     np.testing.assert_allclose(found[1], gradient, atol=1e-8)
@@ -95,11 +100,12 @@ def test_whole_fits_end_at_the_same_place(table, Estimator):
 
 def test_random_bias_by_turns_ends_where_the_joint_search_does(table):
     X, y, _ = table
-    kernel, known = Matern32().bind(X), np.zeros(len(y))
-    exact = random_bias.fit(X, y, kernel, known, 200)
-    sparse = large_random.RegularisedLikelihood(Vecchia(kernel, X, len(y) - 1), X, y, kernel, known, np.inf)
-    bounds = random_bias.parameter_bounds(X, y, kernel, (np.inf, None, None))
+    kernel = Matern32().bind(X)
+    problem = Problem(X, y, kernel, np.zeros(len(y)))
+    exact = random_bias.fit(problem, 200)
+    sparse = random_bias.RandomBiasLikelihood(Vecchia(kernel, X, len(y) - 1), problem, np.inf)
+    bounds = random_bias.parameter_bounds(problem, (np.inf, None, None))
     start = exact.report.x + 0.3 * np.random.default_rng(0).standard_normal(len(exact.report.x))
-    report = large_random.alternate(sparse, np.clip(start, *bounds.T), bounds, 200)
+    report = random_bias.expectation_maximisation(sparse, np.clip(start, *bounds.T), bounds, 200)
     assert report.converged
     assert exact.objective - 0.5 < report.value < exact.objective + 0.02

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over a pipe by its DevTools protocol: no package needed."""
+"""A headless Chromium, driven over a pipe by its DevTools protocol: no package needed. A plugin of pytest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BINARY = shutil.which("chromium") or shutil.which("chromium-browser")
+import pytest
+
+NAMES = ("chromium", "chromium-browser")
+BINARY = next(filter(None, map(shutil.which, NAMES)), None)
+MISSING = f"browser test: none of {', '.join(NAMES)} on the PATH"
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -94,12 +99,12 @@ class Page:
     def size(self, width: int, height: int, *, mobile: bool = False) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, drawn: str = "document.body && document.body.dataset.ready === 'all'") -> None:
         """Load a file and wait until all is drawn."""
         self.complaints.clear()
         self.requests.clear()
         self.call("Page.navigate", url=path.as_uri())
-        self.wait("document.body && document.body.dataset.ready === 'all'")
+        self.wait(drawn)
 
     def wait(self, condition: str) -> None:
         until = time.monotonic() + PATIENCE
@@ -111,3 +116,13 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """For the tests of modules that name this one in `pytest_plugins`."""
+    if BINARY is None:
+        pytest.skip(MISSING)
+    page = Page(tmp_path_factory.mktemp("profile"))
+    yield page
+    page.close()

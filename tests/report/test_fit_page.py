@@ -8,57 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from chromium import BINARY, Page
+from samples import NASTY, record
 
+from biasgp.analysis.fit_record import FitRecord
 from biasgp.report.fit_figures import MAX_POINTS, thinned
 from biasgp.report.fit_page import MAX_TABLE_ROWS, fit_page
-from biasgp.report.fit_record import Axis, Effect, FitRecord, Points
 
-NASTY = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> =HYPERLINK(\"http://x\") %{x} $x$"
+pytest_plugins = ["chromium"]
 MEGABYTE = 1e6
-
-
-def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tuple[str, ...] = ()) -> FitRecord:
-    rng = np.random.default_rng(0)
-    hours = np.sort(rng.choice(10 * n, n, replace=False)).astype(float)
-    mean = 10.0 + np.sin(hours / 30.0)
-    y = mean + 0.2 * rng.standard_normal(n)
-    flagged = np.zeros(n, dtype=bool)
-    flagged[rng.choice(n, n_flagged, replace=False)] = True
-    y[flagged] += rng.uniform(5.0, 20.0, n_flagged)
-    residual = np.where(flagged, np.nan, (y - mean) / 0.2)
-    points = Points(
-        row=np.arange(1, n + 1),
-        when=[f"2026-06-01 {i:05d}" for i in range(n)],
-        y=y,
-        mean=mean,
-        low=mean - 0.1,
-        high=mean + 0.1,
-        bias=np.where(flagged, y - mean, 0.0),
-        bias_std=np.full(n, 0.2),
-        probability=flagged.astype(float),
-        flagged=flagged,
-        held_out=np.zeros(n, dtype=bool),
-        residual=residual,
-    )
-    grid = np.linspace(0.0, 1.0, 20)
-    effect = Effect(target, False, "Varies over about 3.", grid, grid, grid - 0.1, grid + 0.1)
-    axis = Axis(target, True, hours * 3.6e6 + 1.78e12)
-    return FitRecord(
-        title=f"{target}: which readings to trust",
-        target=target,
-        unit="ppb",
-        source=f"{target}.csv",
-        axis=axis,
-        points=points,
-        effects=(effect, replace(effect, label="humidity_pct")),
-        figures=(("readings used", str(n)), ("flagged", str(n_flagged))),
-        sentences=("A sentence.",),
-        doubts=doubts,
-        remarks=(f"Left out: 3 rows where {target} is missing.",),
-        residuals_of="Of the readings that are not flagged.",
-        made=(("Command", f"biasgp fit {target}"),),
-    )
 
 
 def test_the_page_holds_all_it_needs_and_is_small_enough():
@@ -109,15 +66,6 @@ def test_a_fit_that_flags_nothing_and_knows_no_residuals_still_has_a_page():
     assert 'id="calibration"' not in page
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    if BINARY is None:
-        pytest.skip("chromium is not installed")
-    page = Page(tmp_path_factory.mktemp("profile"))
-    yield page
-    page.close()
-
-
 @pytest.fixture
 def write(tmp_path):
     def write(made: FitRecord):
@@ -147,6 +95,17 @@ def test_in_a_browser_nothing_of_the_user_runs(chromium, write):
     assert chromium.js("window.hacked") is None
     assert chromium.js("document.querySelectorAll('img').length") == 0
     assert "<script>" in chromium.js("document.querySelector('h1').textContent")
+
+
+def test_in_a_browser_no_figure_offers_to_send_the_readings_away(chromium, write):
+    """Plotly has a button that uploads a chart through a window of its own, which no content policy forbids."""
+    chromium.size(1200, 900)
+    chromium.open(write(record()))
+    buttons = chromium.js("Array.from(document.querySelectorAll('.modebar-btn')).map(b => b.dataset.title)")
+    assert len(buttons) >= 5
+    assert not [title for title in buttons if "share" in title.lower() or "cloud" in title.lower()]
+    context = "Array.from(document.querySelectorAll('.plot')).map(p => p._context)"
+    assert chromium.js(f"{context}.filter(c => c.showSendToCloud || c.plotlyServerURL).length") == 0
 
 
 def test_in_a_browser_the_table_sorts_both_ways_and_copies(chromium, write):

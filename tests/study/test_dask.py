@@ -7,6 +7,8 @@ import signal
 import threading
 import time
 
+import dask
+import distributed
 import pytest
 
 from biasgp import study
@@ -14,8 +16,6 @@ from biasgp.runner import Store, Task, run
 from biasgp.runner.store import read_outcomes
 from biasgp.study.results import TASKS
 
-distributed = pytest.importorskip("distributed")
-dask = pytest.importorskip("dask")
 pytestmark = pytest.mark.filterwarnings("default")
 
 

@@ -131,7 +131,9 @@ def test_killed_in_the_middle_it_goes_on(tmp_path):
     columns = ["group", "status", "readings", "flagged", "noise_std"]
     pd.testing.assert_frame_equal(found.results[columns], whole.results[columns])
     assert store.read_bytes().count(b"\n") == 12
-    assert not list((tmp_path / "out").glob("*.partial")) or len(list((tmp_path / "out").glob("*.skops"))) == 12
+    models = {path.name for path in (tmp_path / "out").glob("*.skops")}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {FINISHED, *models}
+    assert len(models) == 12
 
 
 def test_names_of_groups_are_safe_file_names_and_differ():

@@ -6,8 +6,11 @@ import io
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+import uuid
 
 import numpy as np
 import pytest
@@ -140,3 +143,52 @@ def test_progress_on_a_terminal_and_elsewhere(tmp_path, terminal):
     text = console.file.getvalue()
     assert "3/3" in text if terminal else "3 of 3 done" in text
     assert "1 not ok" in text if terminal else "1: failed: ValueError: no way" in text
+
+
+ORPHANS = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from biasgp.runner import Store, Task, run
+
+def work(path):
+    Path(path).touch()
+    a = np.eye(2000)
+    while path.endswith("busy"):
+        a = a @ a  # compiled, without the interpreter's lock
+    time.sleep(300)
+
+folder = Path(sys.argv[1])
+with Store(folder / "tasks.jsonl") as store:
+    run([Task(name, str(folder / name)) for name in sys.argv[2:]], work, store, jobs=3, progress=False)
+"""
+
+
+def alive(mark: str) -> list[int]:
+    """Processes started with that mark in their environment."""
+    psutil = pytest.importorskip("psutil")
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("BIASGP_TEST_MARK") == mark:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    """One in compiled code, one asleep, one that has no task; and what joblib starts beside them."""
+    mark, names = uuid.uuid4().hex, ("busy", "asleep")
+    env = os.environ | {"BIASGP_TEST_MARK": mark, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "-c", ORPHANS, str(tmp_path), *names], env=env) as parent:
+        until = time.monotonic() + 90.0
+        while not all((tmp_path / name).exists() for name in names):
+            assert time.monotonic() < until and parent.poll() is None
+            time.sleep(0.05)
+        assert len(alive(mark)) >= 4
+        parent.kill()
+    until = time.monotonic() + 30.0
+    while alive(mark) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert alive(mark) == []

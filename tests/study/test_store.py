@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from biasgp.runner import Outcome, Store, StoreError
+from biasgp.staging import InUseError
 
 
 def lines(path):
@@ -45,8 +48,10 @@ def test_damage_in_the_middle_is_named(tmp_path):
 
 def test_only_one_run_at_a_time(tmp_path):
     path = tmp_path / "tasks.jsonl"
-    with Store(path), pytest.raises(StoreError, match="Another run"), Store(path):
+    who = rf"Another run is writing to .*: process {os.getpid()} on .*, since 20\d\d-"
+    with Store(path), pytest.raises(InUseError, match=who), Store(path):
         pass
+    assert [file.name for file in tmp_path.iterdir()] == ["tasks.jsonl"]
     with Store(path) as store:
         store.add(Outcome("a", "ok"))
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso
 
-from biasgp.covariance import DenseCovariance
+from biasgp.covariance.dense_engine import DenseCovariance
 from biasgp.kernels import Matern32
 from biasgp.models.box_qp import TOLERANCE, Box, distance, solve
 

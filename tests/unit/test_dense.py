@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import CovarianceError
-from biasgp.covariance import DenseCovariance
-from biasgp.covariance.dense import factorise, mirror
+from biasgp.covariance.dense import factorise, mirror, semidefinite_root
+from biasgp.covariance.dense_engine import DenseCovariance
 from biasgp.kernels import Exponential, SquaredExponential
 
 SIZES = (1, 2, 63, 64, 65, 130)
@@ -36,7 +36,20 @@ def test_factor_agrees_with_numpy(n, rng):
     assert_allclose(factor.solve(b), np.linalg.solve(K, b), rtol=1e-9)
     assert_allclose(factor.solve(B), np.linalg.solve(K, B), rtol=1e-9, atol=1e-12)
     assert_allclose(factor.half_solve(B), np.linalg.solve(L, B), rtol=1e-9, atol=1e-12)
-    assert_allclose(factor.multiply(B), L @ B, rtol=1e-10, atol=1e-12)
+    assert_allclose(semidefinite_root(kernel(X), noise), L, rtol=1e-10, atol=1e-12)
+
+
+def test_a_root_of_what_rounding_made_indefinite(rng):
+    v = rng.standard_normal((6, 2))
+    C = v @ v.T
+    C.flat[::7] -= 1e-2
+    assert np.linalg.eigvalsh(C)[0] < -9e-3
+    with pytest.raises(CovarianceError):
+        factorise(C, np.zeros(6))
+    root = semidefinite_root(C, np.zeros(6))
+    assert_allclose(root @ root.T, v @ v.T, atol=2e-2)
+    with pytest.raises(CovarianceError):
+        semidefinite_root(np.array([[-1.0, np.nan], [np.nan, 1.0]]), np.zeros(2))
 
 
 def test_factorise_leaves_its_argument_alone():
@@ -65,6 +78,12 @@ def test_jitter_is_a_share_of_the_diagonal():
     small, large = factorise(1e-8 * ones, np.zeros(6)), factorise(1e8 * ones, np.zeros(6))
     assert small.jitter > 0.0
     assert large.jitter == pytest.approx(1e16 * small.jitter)
+
+
+def test_one_reading_of_large_noise_does_not_raise_the_jitter_of_all():
+    C = SquaredExponential(length_scale=10.0, variance=1.0)(np.linspace(0.0, 1.0, 30)[:, None])
+    noise = np.where(np.arange(30) == 4, 1e16, 0.0)
+    assert 0.0 < factorise(C, noise).jitter < 1e-5
 
 
 def test_an_indefinite_matrix_is_an_error_that_says_what_to_do():
@@ -165,3 +184,17 @@ def test_clamped_solve_works_after_the_inverse_was_taken(rng):
     K.inverse()
     for got, want in zip(K.clamped_solve(y, clamped, free), expected, strict=True):
         assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_a_covariance_that_is_singular_to_working_precision_gets_jitter():
+    # Its Cholesky factor exists, by the grace of rounding.
+    C = np.full((60, 60), 1e12)
+    factor = factorise(C, np.full(60, 1e-3))
+    assert factor.jitter > 0.0
+    # Entries of very different size are no reason.
+    assert factorise(np.diag(np.logspace(-30.0, 30.0, 10)), np.zeros(10)).jitter == 0.0
+
+
+def test_a_covariance_that_is_no_number_has_no_factor():
+    with pytest.raises(CovarianceError):
+        factorise(np.full((3, 3), np.nan), np.ones(3))

@@ -22,9 +22,11 @@ from biasgp import (
 from biasgp.data import STRESSES, Scenario, simulate
 from biasgp.kernels import SquaredExponential
 from biasgp.metrics import mse
-from biasgp.models.diagnosis import diagnose, looks_like_noise, standardised_residuals
-from biasgp.models.label_search import Search, State
-from biasgp.models.support import Slab, Support
+from biasgp.models.diagnosis import findings, looks_like_noise
+from biasgp.models.problem import Problem
+from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.search import Search, State
 from biasgp.optimize import Report
 
 SLAB = Slab((0.5,), 9.0)
@@ -41,12 +43,30 @@ def support(noise=0.1, flagged=(), residual=None, n=100):
     return Support(SquaredExponential(length_scale=1.5, variance=1.0)(x), y, np.full(n, noise), SLAB, labels)
 
 
-def categories(findings):
-    return [finding.category for finding in findings]
+def diagnose(labelled, bounded, n_rivals, flagged=None):
+    flagged = labelled.labels > 0 if flagged is None else flagged
+    residuals, noise = labelled.standardised_residuals(), float(labelled.clean_noise.min())
+    return findings(residuals, flagged, labelled.nearest_flagged(flagged), noise, bounded, n_rivals)
+
+
+def categories(found):
+    return [finding.category for finding in found]
 
 
 def test_a_good_fit_has_nothing_against_it():
     assert diagnose(support(flagged=[5, 20, 33, 47, 61, 80, 94]), [], 0) == []
+
+
+def test_what_is_reported_counts_and_not_the_labels_of_the_search():
+    (finding,) = diagnose(support(), [], 0, np.arange(100) % 2 == 0)
+    assert finding.category is OverflaggingWarning
+
+
+def test_readings_where_f_has_no_variance_are_near_to_none():
+    x = np.arange(10.0)[:, None]
+    labels = np.isin(np.arange(10), [0, 4]).astype(np.intp)
+    at_the_origin = Support(x @ x.T, 5.0 * labels, np.full(10, 0.1), SLAB, labels)
+    assert diagnose(at_the_origin, [], 0) == []
 
 
 @pytest.mark.parametrize(
@@ -60,21 +80,21 @@ def test_a_good_fit_has_nothing_against_it():
 )
 def test_noise_is_told_from_residuals_that_are_lopsided_or_flat(transform, sigmas, expected):
     errors = transform(np.random.default_rng(0).standard_normal(400))
-    assert looks_like_noise(support(residual=errors, n=400), sigmas, sigmas) is expected
+    assert looks_like_noise(support(residual=errors, n=400).standardised_residuals(), sigmas, sigmas) is expected
 
 
 def test_skewness_and_kurtosis_have_limits_of_their_own():
     lopsided = support(residual=np.random.default_rng(0).gamma(4.0, size=400), n=400)
-    assert not looks_like_noise(lopsided, 3.0, np.inf)
-    assert looks_like_noise(lopsided, np.inf, np.inf)
+    assert not looks_like_noise(lopsided.standardised_residuals(), 3.0, np.inf)
+    assert looks_like_noise(lopsided.standardised_residuals(), np.inf, np.inf)
     flat = support(residual=np.random.default_rng(0).uniform(-2.0, 2.0, 400), n=400)
-    assert looks_like_noise(flat, 3.0, np.inf)
-    assert not looks_like_noise(flat, 3.0, 4.0)
+    assert looks_like_noise(flat.standardised_residuals(), 3.0, np.inf)
+    assert not looks_like_noise(flat.standardised_residuals(), 3.0, 4.0)
 
 
 def test_residuals_are_those_of_refits_without_the_reading():
     whole = support(flagged=[5, 20], n=30)
-    residuals = standardised_residuals(whole)
+    residuals = whole.standardised_residuals()
     K = whole.C + np.diag(whole.clean_noise + whole.added[whole.labels])
     K += SLAB.mean_variance * np.outer(whole.labels, whole.labels)
     for at, i in enumerate(np.flatnonzero(whole.labels == 0)):
@@ -104,9 +124,9 @@ def test_tails_of_a_handful_of_readings_are_not_judged():
 
 
 def test_flags_on_half_of_the_readings_are_too_many():
-    findings = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]), [], 0)
-    assert OverflaggingWarning in categories(findings)
-    assert "50% of the readings are flagged" in findings[0].text
+    found = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]), [], 0)
+    assert OverflaggingWarning in categories(found)
+    assert "50% of the readings are flagged" in found[0].text
 
 
 def test_flags_on_a_fifth_are_too_many_only_if_the_rest_is_free_of_noise():
@@ -160,7 +180,7 @@ def state(labels, evidence):
     ids=["near and different", "far behind", "near the same", "the same"],
 )
 def test_rivals_are_near_in_evidence_and_far_in_labels(labels, evidence, n_rivals, one_d):
-    search = Search(one_d.X, one_d.y, SquaredExponential(ard=True).bind(one_d.X), np.zeros(60))
+    search = Search(Problem(one_d.X, one_d.y, SquaredExponential(ard=True).bind(one_d.X), np.zeros(60)))
     best = state(np.zeros(60), 0.0)
     search.ended = [best, state(labels, evidence)]
     assert search.n_rivals(best) == n_rivals
@@ -214,7 +234,7 @@ def test_a_search_cut_short_is_told():
     [
         ("biasgp.models.diagnosis.TAIL_SIGMAS", -10.0, HeavyTailWarning, "kurtosis"),
         ("biasgp.models.diagnosis.TOO_MANY", 0.01, OverflaggingWarning, "are flagged"),
-        ("biasgp.models.sparse_bias.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
+        ("biasgp.models.sparse.exact.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
     ],
     ids=["heavy tail", "overflagging", "ambiguous"],
 )
@@ -228,14 +248,26 @@ def test_findings_are_warnings_that_can_be_silenced_at_once():
     assert all(issubclass(kind, UntrustworthyFitWarning) for kind in kinds)
 
 
-@pytest.mark.parametrize("name", ["true peaks", "heavy tails", "40 % outliers", "45 % outliers"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_fit_far_worse_than_a_plain_gp_without_the_outliers_is_not_silent(name, seed):
+def against_a_plain_gp_without_the_outliers(name, seed):
+    """How many times larger the error is, and the warnings of the fit."""
     data = STRESSES[name](np.random.default_rng(seed))
     model, caught = fit_and_listen(data.X, data.y)
     inside = ~data.is_outlier
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         oracle = GaussianGP().fit(data.X[inside], data.y[inside])
-    worse = mse(data.y_test, model.predict(data.X_test)) > 1.25 * mse(data.y_test, oracle.predict(data.X_test))
-    assert not worse or any(issubclass(category, UntrustworthyFitWarning) for category in caught)
+    return mse(data.y_test, model.predict(data.X_test)) / mse(data.y_test, oracle.predict(data.X_test)), caught
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_fit_far_worse_than_a_plain_gp_without_the_outliers_is_not_silent(seed):
+    # Noise in proportion to a signal with peaks is not what the model assumes: take the test elsewhere if it copes.
+    ratio, caught = against_a_plain_gp_without_the_outliers("true peaks", seed)
+    assert ratio > 1.25
+    assert any(issubclass(category, UntrustworthyFitWarning) for category in caught)
+
+
+@pytest.mark.parametrize("name", ["heavy tails", "40 % outliers", "45 % outliers"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_fit_is_as_good_as_a_plain_gp_without_the_outliers(name, seed):
+    assert against_a_plain_gp_without_the_outliers(name, seed)[0] < 1.05

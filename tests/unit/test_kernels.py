@@ -329,9 +329,9 @@ def test_ard_lower_bounds_follow_each_columns_own_spacing():
 
 def test_a_start_given_by_the_user_is_within_bounds_however_odd():
     X = np.arange(10.0)[:, None]
-    kernel = Matern32(length_scale=1e-9, variance=1e9).bind(X)
+    kernel = Matern32(length_scale=1e-9, variance=1e7).bind(X)
     bounds = kernel.bounds(X)
-    assert_allclose(bounds[0, 1], np.log(1e9))
+    assert_allclose(bounds[0, 1], np.log(1e7))
     assert_allclose(bounds[1, 0], np.log(1e-9))
 
 
@@ -396,3 +396,15 @@ def test_repr_is_short_and_shows_what_was_set():
     assert "'time'" in repr(Linear().on("time"))
     assert repr((Constant() + Linear()) * Periodic()) == "(Constant() + Linear()) * Periodic()"
     assert len(repr(SquaredExponential(ard=True).bind(inputs(25)))) < 90
+
+
+@pytest.mark.parametrize(("unit", "expected"), [(1e-180, 1e8), (0.1, 100.0), (1e180, 1e-8)])
+def test_a_variance_to_start_from_is_one_that_can_be_computed_with(unit, expected):
+    X = np.arange(5.0)[:, None]
+    kernel = Matern32(variance=10.0)
+    assert kernel.bind(X, unit=unit).variance == pytest.approx(expected)
+    if unit == 0.1:
+        assert kernel.fix("variance").bind(X, unit=unit).variance == pytest.approx(100.0)
+    else:
+        with pytest.raises(ValueError, match="Matern32: the variance is fixed at 10, which is 1e"):
+            kernel.fix("variance").bind(X, unit=unit)

@@ -10,8 +10,9 @@ from numpy.testing import assert_array_equal
 
 from biasgp.data import two_sided
 from biasgp.estimators import GaussianGP, SparseBiasGP
-from biasgp.models.label_pairs import Pair, climb_in_pairs, gain, promising_pairs
-from biasgp.models.support import Slab, Support
+from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.pairs import Pair, climb_in_pairs, gain, promising_pairs
 
 SLABS = {"one group": Slab((0.3,), 9.0), "two groups": Slab((0.3, 0.5), 9.0)}
 X = np.sort(np.append(2.3 * np.arange(10.0), [4.1, 5.1, 10.3, 10.4]))

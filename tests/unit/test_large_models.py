@@ -8,14 +8,17 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, TimeLimitWarning
-from biasgp.estimators.base import EXACT_UP_TO
+from biasgp.covariance.posterior import DensePosterior
+from biasgp.covariance.vecchia_posterior import JOINT_READINGS, VecchiaPosterior
 from biasgp.kernels import Exponential, Matern32, SquaredExponential
-from biasgp.models.large import labels, sparse_bias
-from biasgp.models.large.labels import Kinds, Odds
-from biasgp.models.large.posterior import JOINT_READINGS, VecchiaPosterior
-from biasgp.models.large.search import Scheme, patches
+from biasgp.models.problem import Problem
+from biasgp.models.sparse import leave_one_out
+from biasgp.models.sparse.kinds import Kinds
+from biasgp.models.sparse.leave_one_out import Odds
+from biasgp.models.strategy import EXACT_UP_TO, NearestNeighbours, patches
 
 ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP]
 N, SIGMA = 2100, 0.1
@@ -162,8 +165,8 @@ def test_other_kinds_of_outlier(kind):
     far = z + 4.0 * rng.choice([-1.0, 1.0], n) if kind == "both sides" else 5.0 + 0.01 * rng.standard_normal(n)
     y = np.where(out, far, z)
     kernel = SquaredExponential().bind(X)
-    found = sparse_bias.fit(X, y, kernel, np.zeros(n), 20, np.random.default_rng(0), Scheme(8))
-    assert ((found.moments.probability > 0.5) == out).mean() > 0.98
+    found = leave_one_out.fit(Problem(X, y, kernel, np.zeros(n)), 20, np.random.default_rng(0), NearestNeighbours(8))
+    assert ((found.probability > 0.5) == out).mean() > 0.98
 
 
 def test_patches_show_every_scale():
@@ -187,16 +190,59 @@ def test_noise_asks_for_more_neighbours_to_predict():
     quiet = VecchiaPosterior.of(rough, X, np.full(3000, 1e-6), np.zeros(3000), 10)
     noisy = VecchiaPosterior.of(kernel, X, np.full(3000, 1.0), np.zeros(3000), 10)
     assert quiet.neighbours < noisy.neighbours == 80
-    many = np.random.default_rng(1).uniform(size=(400, 2))
-    mean, covariance = noisy.mean_and_covariance(many)
-    assert covariance.shape == (400, 400)
-    assert len(X) <= JOINT_READINGS or np.isfinite(mean).all()
+
+
+def test_a_joint_covariance_rests_on_no_more_readings_than_it_may(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, points = rng.uniform(size=(3000, 2)), rng.uniform(size=(400, 2))
+    kernel = Matern32(length_scale=1.0, variance=1.0).bind(X)
+    posterior = VecchiaPosterior.of(kernel, X, np.full(3000, 0.01), wave(X), 10)
+    used, condition = [], DensePosterior.of
+    monkeypatch.setattr(
+        DensePosterior, "of", lambda kernel, X, *rest: used.append(len(X)) or condition(kernel, X, *rest)
+    )
+    mean, covariance = posterior.mean_and_covariance(points)
+    monkeypatch.setattr("biasgp.covariance.vecchia_posterior.JOINT_READINGS", 600)
+    fewer_mean, fewer = posterior.mean_and_covariance(points)
+    assert 600 < used[0] <= JOINT_READINGS and 100 < used[1] <= 600
+    assert covariance.shape == fewer.shape == (400, 400)
+    # With fewer readings f is less certain, and where it is found to be is about the same.
+    assert np.all(fewer.diagonal() >= covariance.diagonal() * (1.0 - 1e-9))
+    np.testing.assert_allclose(mean, wave(points), atol=0.1)
+    np.testing.assert_allclose(fewer_mean, mean, atol=0.2)
 
 
 def test_the_majority_is_never_flagged():
-    chance = np.column_stack([np.linspace(0.0, 0.4, 10), 1.0 - np.linspace(0.0, 0.4, 10)])
-    odds = Odds(np.zeros(10), np.ones(10), chance, np.zeros(10))
-    assert odds.flagged.sum() == 5
+    # Odds that differ where the chances no longer do.
+    log_odds = np.linspace(1.0, 900.0, 10)
+    odds = Odds(np.zeros(10), np.ones(10), np.tile([0.0, 1.0], (10, 1)), log_odds, np.zeros(10))
+    assert odds.flagged.tolist() == [False] * 5 + [True] * 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_few_readings_said_of_the_outliers_is_not_forgotten(seed):
+    """One reading larger by a millionth of a millionth: it is the outlier, not the seven others that agree."""
+    y = np.full(8, 1e6)
+    y[seed] += 1e-6
+    X = np.random.default_rng(seed).uniform(size=(8, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = SparseBiasGP(RBF(), approximation="vecchia").fit(X, y)
+    assert np.flatnonzero(model.outlier_mask_).tolist() == [seed]
+    assert np.array_equal(model._posterior.kept, ~model.outlier_mask_)
+
+
+def test_a_majority_that_is_reported_is_doubted(monkeypatch):
+    """However it comes about: the flags that the search works with are never the majority, those reported may be."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(40, 1))
+    everyone = Odds(np.ones(40), np.ones(40), np.tile([0.1, 0.9], (40, 1)), np.full(40, 2.0), np.zeros(40))
+    monkeypatch.setattr(leave_one_out, "odds", lambda *args: everyone)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = SparseBiasGP(Matern32(), approximation="vecchia").fit(X, wave(np.tile(X, 2)))
+    assert model.outlier_mask_.all() and not model.trustworthy_
+    assert any("100% of the readings are flagged" in reason for reason in model.diagnosis_)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -205,12 +251,12 @@ def test_kinds_of_outlier_by_expectation_maximisation(replaced):
     y = np.concatenate([0.1 * rng.standard_normal(900), 4.0 + 0.5 * rng.standard_normal(100)])
     kinds = Kinds(np.array([0.2]), np.array([3.0]), np.array([1.0]), replaced)
     for _ in range(20):
-        found = labels.odds(y, np.zeros(1000), np.zeros(1000), np.full(1000, 0.01), kinds)
-        kinds = labels.updated(kinds, found, y)
+        found = leave_one_out.odds(y, np.zeros(1000), np.zeros(1000), np.full(1000, 0.01), kinds)
+        kinds = leave_one_out.updated(kinds, found, y)
     assert kinds.shares[0] == pytest.approx(0.1, abs=0.01)
     assert kinds.means[0] == pytest.approx(4.0, abs=0.2)
     assert kinds.variances[0] == pytest.approx(0.25, rel=0.4)
-    bias, variance = labels.moments(found, kinds)
+    bias, variance = leave_one_out.moments(found, kinds)
     np.testing.assert_allclose(bias[900:], y[900:], atol=0.2)
     assert np.abs(bias[:900]).max() < 0.1
     assert (variance >= 0.0).all()

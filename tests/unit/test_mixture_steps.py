@@ -12,10 +12,11 @@ from scipy.stats import chisquare, halfcauchy, invgamma, kstest, multivariate_no
 from scipy.stats import t as student
 
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
-from biasgp.models import mixture_steps, slice_sampling
+from biasgp.models import mixture_steps, samplers
 from biasgp.models.coordinates import LENGTHS, Coordinates, log_half_cauchy, log_half_t
-from biasgp.models.hmc import Metric, StepSize, curvature_metric, transition
-from biasgp.models.mixture_steps import Chain, Readings, given
+from biasgp.models.mixture_steps import Chain, Target, given
+from biasgp.models.problem import Problem
+from biasgp.models.samplers import Metric, StepSize, curvature_metric, transition
 
 # --- coordinates and priors
 
@@ -48,8 +49,8 @@ def test_coordinates_go_both_ways_and_leave_out_what_is_held():
 )
 def test_gradient_is_the_numerical_one(rng, kernel, known):
     X = rng.random((20, 3))
-    data = Readings.of(X, np.sin(5 * X[:, 0]), kernel.bind(X), np.full(20, known))
-    start = data.coordinates.outside(np.append(data.kernel.theta, np.log(0.1)))
+    data = Target.of(Problem(X, np.sin(5 * X[:, 0]), kernel.bind(X), np.full(20, known)))
+    start = data.coordinates.outside(np.append(data.problem.kernel.theta, np.log(0.1)))
     u, U = start + 0.3 * rng.standard_normal(len(start)), 1.0 / rng.chisquare(3, 20)
     numerical = [
         (given(data, u + h, U).log_density - given(data, u - h, U).log_density) / 2e-5 for h in 1e-5 * np.eye(len(u))
@@ -62,13 +63,13 @@ def test_gradient_is_the_numerical_one(rng, kernel, known):
 def test_prior_reaches_the_posterior_of_the_coordinates(rng):
     """Between two places, the log posterior changes by likelihood, prior of x and Jacobian."""
     X = rng.random((8, 1))
-    data = Readings.of(X, rng.standard_normal(8), SquaredExponential(ard=True).bind(X), np.zeros(8))
+    data = Target.of(Problem(X, rng.standard_normal(8), SquaredExponential(ard=True).bind(X), np.zeros(8)))
 
     def expected(u):
         x = data.coordinates.inside(u)
-        K = data.kernel.with_theta(x[:-1])(X) + np.exp(x[-1]) * np.eye(8)
-        value = multivariate_normal.logpdf(data.y, np.zeros(8), K)
-        value += student.logpdf(np.exp(x[1] - data.kernel.theta[1]) / LENGTHS, 4.0) + x[1]
+        K = data.problem.kernel.with_theta(x[:-1])(X) + np.exp(x[-1]) * np.eye(8)
+        value = multivariate_normal.logpdf(data.problem.y, np.zeros(8), K)
+        value += student.logpdf(np.exp(x[1] - data.problem.kernel.theta[1]) / LENGTHS, 4.0) + x[1]
         value += np.sum(halfcauchy.logpdf(np.exp(0.5 * x[[0, 2]])) + 0.5 * x[[0, 2]])
         slopes = [
             (data.coordinates.inside(u + h) - data.coordinates.inside(u - h)).sum() / 2e-6 for h in 1e-6 * np.eye(3)
@@ -141,7 +142,7 @@ def test_slice_draws_are_those_of_the_density(rng):
 
     x, draws = np.array([1.0]), []
     for _ in range(3000):
-        x = slice_sampling.sweep(log_gamma, x, np.array([2.0]), rng, 1)
+        x = samplers.slice_sweep(log_gamma, x, np.array([2.0]), rng, 1)
         draws.append(x[0])
     assert kstest(draws[::6], "gamma", args=(3.0,)).pvalue > 1e-3
 
@@ -162,12 +163,12 @@ class Unit:
 @pytest.mark.parametrize("known", [0.0, 0.3])
 def test_errors_have_the_moments_of_their_conditional(rng, known):
     X = rng.uniform(0, 3, (7, 1))
-    data = Readings.of(X, rng.standard_normal(7), SquaredExponential(ard=True).bind(X), np.full(7, known))
+    data = Target.of(Problem(X, rng.standard_normal(7), SquaredExponential(ard=True).bind(X), np.full(7, known)))
     at = given(data, np.zeros(3), 1.0 / rng.chisquare(2, 7))
     V, Q = np.diag(at.errors), np.linalg.inv(at.C + np.diag(at.errors + known))
     mean = mixture_steps.draw_errors(at, Unit(7))
     root = np.column_stack([mixture_steps.draw_errors(at, Unit(j)) - mean for j in range(7)])
-    assert_allclose(mean, V @ Q @ data.y, atol=1e-9)
+    assert_allclose(mean, V @ Q @ data.problem.y, atol=1e-9)
     assert_allclose(root @ root.T, V - V @ Q @ V, atol=1e-8)
 
 
@@ -198,7 +199,7 @@ def tiny(known=0.0, n=4):
     kernel = SquaredExponential(variance=1.0, length_scale=1.0).bind(X)
     low, high = np.array([-1.0, -0.7, -2.0]), np.array([1.0, 0.7, 0.5])
     box = Coordinates(low, high, np.zeros(3), np.array([False, True, False]))
-    return Readings(X, np.zeros(n), kernel, np.full(n, known), box, (1.0, 8.0))
+    return Target(Problem(X, np.zeros(n), kernel, np.full(n, known)), box, (1.0, 8.0))
 
 
 def from_the_prior(data, rng):
@@ -209,12 +210,12 @@ def from_the_prior(data, rng):
         p = np.exp(box.log_prior(np.where(np.arange(3) == j, grid[:, None], 0.0))[0][:, j])
         x[j] = np.interp(rng.random(), np.cumsum(p) / p.sum(), grid)
     log_nu = rng.uniform(*np.log(data.nu_range))
-    U = np.exp(log_nu) / rng.chisquare(np.exp(log_nu), len(data.y))
+    U = np.exp(log_nu) / rng.chisquare(np.exp(log_nu), len(data.problem.y))
     return x, log_nu, U, readings(data, x, U, rng)
 
 
 def readings(data, x, U, rng):
-    K = data.kernel.with_theta(x[:-1])(data.X) + np.diag(np.exp(x[-1]) * U + data.known)
+    K = data.problem.kernel.with_theta(x[:-1])(data.problem.X) + np.diag(np.exp(x[-1]) * U + data.problem.known)
     return rng.multivariate_normal(np.zeros(len(U)), K)
 
 
@@ -245,7 +246,7 @@ def test_readings_and_parameters_have_their_joint_distribution(rng, known):
     x, log_nu, U, y = from_the_prior(data, rng)
     turns = []
     for _ in range(1500):
-        data = replace(data, y=y)
+        data = replace(data, problem=replace(data.problem, y=y))
         chain = chain_at(data, x, log_nu, U, rng)
         chain.advance(data, METRIC, STEP)
         x, log_nu, U = chain.at.full, chain.log_nu, chain.at.errors / chain.at.scale2
@@ -263,7 +264,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(rng):
     data, ranks = tiny(n=6), []
     for _ in range(80):
         x, log_nu, _, y = from_the_prior(data, rng)
-        data = replace(data, y=y)
+        data = replace(data, problem=replace(data.problem, y=y))
         chain = chain_at(data, *from_the_prior(data, rng)[:3], rng)
         draws = []
         for _ in range(65):
@@ -281,16 +282,18 @@ def test_ranks_of_the_truth_among_draws_are_uniform(rng):
 
 def on_a_grid(data, nu):
     """E e and E log σ² by quadrature over h = f + known error and log σ²."""
-    axis, n = np.linspace(-9, 9, 361), len(data.y)
+    axis, n = np.linspace(-9, 9, 361), len(data.problem.y)
     H = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
-    log_prior = multivariate_normal(np.zeros(n), data.kernel(data.X) + np.diag(data.known)).logpdf(H)
+    log_prior = multivariate_normal(
+        np.zeros(n), data.problem.kernel(data.problem.X) + np.diag(data.problem.known)
+    ).logpdf(H)
     s = np.linspace(data.coordinates.low[-1], data.coordinates.high[-1], 41)
-    log_p = np.stack([log_prior + student.logpdf(data.y - H, nu, scale=np.exp(0.5 * v)).sum(axis=1) for v in s])
+    log_p = np.stack([log_prior + student.logpdf(data.problem.y - H, nu, scale=np.exp(0.5 * v)).sum(axis=1) for v in s])
     log_p += (halfcauchy.logpdf(np.exp(0.5 * s)) + 0.5 * s)[:, None]
     p = np.exp(log_p - log_p.max())
     p[[0, -1]] *= 0.5
     p /= p.sum()
-    e = data.y - H
+    e = data.problem.y - H
     return np.append(p.sum(axis=0) @ e, p.sum(axis=1) @ s), np.append(p.sum(axis=0) @ e**2, p.sum(axis=1) @ s**2)
 
 
@@ -303,7 +306,7 @@ def test_few_readings_agree_with_a_grid(rng, y, known):
     box = Coordinates(
         np.append(theta, -4.0), np.append(theta, 1.0), np.append(theta, 0.0), np.array([False, True, False])
     )
-    data = Readings(X, np.array(y), kernel, np.full(n, known), box, (nu, nu))
+    data = Target(Problem(X, np.array(y), kernel, np.full(n, known)), box, (nu, nu))
     chain = chain_at(data, np.append(theta, -2.0), np.log(nu), np.ones(n), rng)
     draws = []
     for _ in range(1200):

@@ -14,9 +14,11 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
+from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Exponential, Linear, Matern52, Periodic, SquaredExponential
 from biasgp.models import constant_bias, gaussian, random_bias
 from biasgp.models.constant_bias import huber_normaliser
+from biasgp.models.problem import Problem
 
 KERNELS = {
     "se": SquaredExponential(ard=True),
@@ -50,7 +52,7 @@ def assert_gradient_is_right(objective, x, step=1e-5, tolerance=2e-5):
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_gaussian_likelihood(kernel, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = gaussian.Likelihood(X, y, bound, known)
+    objective = gaussian.Likelihood(DenseEngine(X), Problem(X, y, bound, known))
     x = np.append(theta, rng.uniform(-4, 1))
     assert_gradient_is_right(objective, x)
     K = bound.with_theta(theta)(X) + np.diag(np.exp(x[-1]) + known)
@@ -61,7 +63,7 @@ def test_gaussian_likelihood(kernel, seed, n, with_known):
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_constant_bias_with_free_k(kernel, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = constant_bias.RegularisedLikelihood(X, y, bound, known)
+    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known))
     objective.sides = tuple(rng.uniform(0.4, 1.0, 2))
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.log(rng.uniform(0.3, 2.5, 1))])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
@@ -71,7 +73,7 @@ def test_constant_bias_with_free_k(kernel, seed, n, with_known):
 @given(seed=seeds, n=sizes, with_known=st.booleans(), lam=st.floats(0.3, 5.0))
 def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = constant_bias.RegularisedLikelihood(X, y, bound, known, lam)
+    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lam)
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.zeros(1)])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
     assert objective(x)[1][-1] == 0.0
@@ -80,7 +82,7 @@ def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
 def test_constant_bias_value_is_the_least_of_rl1_over_delta():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 3, 8, True)
     lam, noise = 1.3, 0.2
-    objective = constant_bias.RegularisedLikelihood(X, y, bound, known, lam)
+    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lam)
     x = np.concatenate([theta, [np.log(noise)], np.zeros(1)])
     normal = stats.multivariate_normal(np.zeros(8), bound.with_theta(theta)(X) + np.diag(noise + known))
     value, delta = objective(x)[0], objective.profile(x)[2].delta
@@ -96,7 +98,7 @@ def test_constant_bias_value_is_the_least_of_rl1_over_delta():
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_random_bias(kernel, lambda_mean, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = random_bias.RegularisedLikelihood(X, y, bound, known, lambda_mean)
+    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     x = np.concatenate([theta, rng.uniform(-3, 1, n), np.log(rng.uniform(0.3, 3.0, 2))])
     assert_gradient_is_right(objective, x)
 
@@ -104,7 +106,7 @@ def test_random_bias(kernel, lambda_mean, seed, n, with_known):
 def test_random_bias_value_is_rl2_at_the_best_mean_and_its_normaliser():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 4, 7, True)
     variances, shape, scale, lambda_mean = rng.uniform(0.1, 1.0, 7), 1.4, 0.6, 0.8
-    objective = random_bias.RegularisedLikelihood(X, y, bound, known, lambda_mean)
+    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     value = objective(np.concatenate([theta, np.log(variances), np.log([shape, scale])]))[0]
     K = bound.with_theta(theta)(X) + np.diag(variances + known)
 
@@ -161,7 +163,7 @@ def one_point_bound(y, prior, shape, scale):
     """The least of the bound over τ̃² for one reading, with no common bias."""
     X = np.zeros((1, 1))
     kernel = SquaredExponential(variance=prior, length_scale=1.0).bind(X)
-    objective = random_bias.RegularisedLikelihood(X, np.array([y]), kernel, np.zeros(1), np.inf)
+    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, np.array([y]), kernel, np.zeros(1)), np.inf)
 
     def value(log_variance):
         return objective(np.concatenate([kernel.theta, [log_variance], np.log([shape, scale])]))[0]
@@ -200,8 +202,8 @@ def test_the_bound_is_tight_where_f_is_known():
 def test_the_bound_tends_to_the_plain_gps_as_the_shape_grows():
     X, y, bound, known, theta, _ = problem(KERNELS["se"], 5, 9, True)
     noise = 0.3
-    plain = gaussian.Likelihood(X, y, bound, known)(np.append(theta, np.log(noise)))[0]
-    objective = random_bias.RegularisedLikelihood(X, y, bound, known, np.inf)
+    plain = gaussian.Likelihood(DenseEngine(X), Problem(X, y, bound, known))(np.append(theta, np.log(noise)))[0]
+    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), np.inf)
     gaps = []
     for shape in (1e1, 1e3, 1e5):
         x = np.concatenate([theta, np.full(9, np.log(noise)), np.log([shape, shape * noise])])

@@ -174,3 +174,14 @@ def test_a_start_that_is_far_behind_is_dropped_at_the_first_look():
     quick = screen(dropped[0], starts, wall, (3, 7))
     assert_array_equal(quick.x, patient.x)
     assert quick.n_evaluations == len(dropped[1]) < patient.n_evaluations == len(both[1])
+
+
+def test_a_curvature_that_leads_nowhere_is_forgotten():
+    center = np.array([1.0, -2.0, 0.5])
+
+    def bowl(x):
+        return float(((x - center) ** 2).sum()), 2.0 * (x - center)
+
+    report = minimize(bowl, np.zeros(3), np.tile([-5.0, 5.0], (3, 1)), 50, curvature=-np.eye(3))
+    assert report.converged
+    np.testing.assert_allclose(report.x, center, atol=1e-4)

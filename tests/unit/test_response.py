@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.response import Scaling
+from biasgp.response import Log, ScaledResponse, Scaling
 
 
 @given(arrays(float, st.integers(3, 20), elements=st.floats(-1e6, 1e6)))
 def test_there_and_back(y):
     scaling = Scaling.of(y)
     assert scaling.scale > 0
-    if not scaling.constant:
-        assert_allclose(scaling.backward(scaling.forward(y)), y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
+    # A spread that is rounding error of the level is given up.
+    room = np.ptp(y) if scaling.constant else 1e-9 * np.abs(y).max()
+    assert_allclose(scaling.backward(scaling.forward(y)), y, rtol=1e-9, atol=room)
 
 
 def test_center_and_scale_are_median_and_mad(rng):
@@ -60,3 +61,21 @@ def test_a_constant_response_is_told_and_survives(level):
 def test_rounding_errors_are_no_spread():
     assert Scaling.of(0.1 * 3 + np.spacing(0.3) * np.array([0, 1, -1, 0, 1])).constant
     assert not Scaling.of(1.0 + 1e-9 * np.arange(5)).constant
+
+
+def test_a_spread_that_a_logarithm_would_lose_is_one():
+    y = 1e15 + np.array([0.0, 8.0, -16.0, 24.0, 32.0])
+    scaling = Scaling.of(y, Log.of(y))
+    assert not scaling.constant
+    assert_allclose(scaling.forward(y), Scaling.of(y).forward(y), atol=1e-9)
+    assert_allclose(scaling.backward(scaling.forward(y)), y, rtol=0.0, atol=0.5)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e90])
+def test_known_variances_end_where_a_reading_says_nothing(scale):
+    y = scale * np.array([-1.0, 0.0, 1.0, 2.0, 1e40])
+    response = ScaledResponse(y, Scaling.of(y))
+    known = response.variances(np.array([0.0, scale**2, 1e200, 1e200, 1e200]))
+    assert known[0] == 0.0
+    assert known[1] == pytest.approx((scale / response.scaling.scale) ** 2)
+    assert np.all(known * np.finfo(float).eps ** 2 <= 1.01 * np.maximum(1.0, response.z**2))

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from biasgp import ConstantBiasGP
 from biasgp.data import campaign
 from biasgp.kernels import Exponential
-from biasgp.models.search import better_start, stages
+from biasgp.models.strategy import better_start, stages
 from biasgp.optimize import minimize
 
 

@@ -17,7 +17,8 @@ from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
 from biasgp.models import laplace_t, student_t
-from biasgp.models.ep import Expectation, Natural, weighted_sites
+from biasgp.models.ep import EPPolicy, Expectation, Natural, weighted_sites
+from biasgp.models.problem import Problem
 from biasgp.models.t_noise import StudentT
 from biasgp.models.tilted import tilt
 
@@ -116,7 +117,7 @@ def test_signed_algebra_refuses_a_posterior_that_is_not_proper(rng):
 
 
 def run_ep(C, y, t, fraction=1.0, tolerance=1e-9):
-    return Expectation(C, y, t, fraction, tolerance=tolerance).run([weighted_sites(y, np.zeros_like(y), t)])
+    return Expectation(C, y, t, fraction, EPPolicy(tolerance)).run([weighted_sites(y, np.zeros_like(y), t)])
 
 
 @pytest.mark.parametrize("y", [0.4, 3.0, -6.0])
@@ -169,7 +170,7 @@ def contaminated(n=40, scenario=8, seed=3):
 @pytest.mark.parametrize("known", [0.0, 0.03])
 def test_evidence_gradient_is_the_numerical_one(kind, known):
     X, z, kernel = contaminated()
-    arguments = (X, z, kernel, np.full(len(z), known), np.zeros_like(z))
+    arguments = (Problem(X, z, kernel, np.full(len(z), known)), np.zeros_like(z))
     if kind == "laplace":
         evidence = student_t.LaplaceEvidence(*arguments)
     else:
@@ -196,7 +197,7 @@ def test_double_loop_ends_where_parallel_updates_do():
     t = StudentT(0.05, 2.0)
     start = weighted_sites(z, np.zeros_like(z), t)
     parallel = Expectation(kernel(X), z, t, 0.9).run([start]).state
-    ep = Expectation(kernel(X), z, t, 0.9, tolerance=1e-4)
+    ep = Expectation(kernel(X), z, t, 0.9, EPPolicy(1e-4))
     double = ep._double_loop(ep.state(start))
     assert double.mismatch <= 1e-4
     assert_allclose(double.log_evidence, parallel.log_evidence, atol=1e-3)
@@ -398,3 +399,10 @@ def test_density_of_too_few_readings_is_refused(fitted):
     model, data = fitted
     with pytest.raises(ValueError, match=r"y must have one value a row of X, shape \(50,\)"):
         model.log_predictive_density(data.X_test, data.y_test[:3])
+
+
+def test_what_speaks_against_gaussian_noise_does_not_depend_on_the_unit():
+    residuals = np.random.default_rng(0).standard_t(2, 200)
+    found = student_t.hidden_outliers(residuals, 100.0)
+    assert "Shapiro" in found
+    assert student_t.hidden_outliers(1e-30 * residuals, 100.0) == found

@@ -10,9 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal, norm
 
-from biasgp.models import label_average
-from biasgp.models.label_average import average_over_labels
-from biasgp.models.support import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab, Support, log_evidence
+from biasgp.models.sparse import average as module
+from biasgp.models.sparse.average import average_over_labels
+from biasgp.models.sparse.kinds import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab
+from biasgp.models.sparse.labels import Support, log_evidence
 
 SLABS = {
     "one group": Slab((0.3,), 9.0),
@@ -204,8 +205,8 @@ def sampled(problem, moments, X_new):
 
 @every_slab
 def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, monkeypatch):
-    monkeypatch.setattr(label_average, "DOUBT", np.inf)
-    monkeypatch.setattr(label_average, "SETTLED", np.inf)
+    monkeypatch.setattr(module, "DOUBT", np.inf)
+    monkeypatch.setattr(module, "SETTLED", np.inf)
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
     moments = average_over_labels(problem.support(slab), 9000, 100, np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)
@@ -248,7 +249,7 @@ def test_readings_in_doubt_know_of_the_settled_ones_all_that_matters(slab):
     problem, rng = Problem(24), np.random.default_rng(1)
     labels = np.where(rng.uniform(size=24) < 0.4, rng.integers(1, slab.n_groups + 1, 24), 0)
     rows = np.array([2, 3, 7, 11, 12, 20])
-    average = label_average._Average(problem.support(slab, labels), rows, 1)
+    average = module._Average(problem.support(slab, labels), rows, 1)
     for i, label in enumerate(rng.integers(0, slab.n_groups + 1, len(rows))):
         average.part.move(i, int(label))
         labels[rows[i]] = label
@@ -285,3 +286,17 @@ def test_the_same_seed_gives_the_same_average():
     ]
     assert_array_equal(runs[0].precision, runs[1].precision)
     assert_array_equal(runs[0].bias, runs[1].bias)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_labels_that_go_and_come_back_leave_the_evidence_finite(replaced):
+    # f is so certain that rounding of its prior variance is larger than the noise.
+    problem = Problem(12)
+    problem.C = 1e11 * correlation(1e-3 * problem.X, 1e-3 * problem.X)
+    problem.noise = np.full(12, 1e-6)
+    slab = Slab((4.0,), 9.0, replaced=replaced)
+    support = problem.support(slab)
+    for i in (0, 3, 7):
+        support.move(i, 1)
+        support.move(i, 0)
+        assert np.isfinite(support.logdet)

@@ -30,3 +30,9 @@ def test_errors_beyond_a_limit_are_those_of_the_normal(rng):
     outside = np.abs(draws) > limit
     assert_allclose(probability, outside.mean(axis=0), atol=0.005)
     assert_allclose(bias, (draws * outside).mean(axis=0), atol=0.02)
+
+
+def test_errors_that_are_known_exactly_are_beyond_a_limit_or_not():
+    probability, bias = beyond(np.array([1.0, -2.0, 1e60]), np.array([0.0, 1e-200, 1e-150]), 1.5)
+    assert_allclose(probability, [0.0, 1.0, 1.0])
+    assert_allclose(bias, [0.0, -2.0, 1e60])

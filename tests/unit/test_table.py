@@ -220,8 +220,8 @@ BAD_COLUMNS = {
     "where: syntax": (text(), {"where": "a >"}, "cannot be read"),
     "where: no condition": (text(), {"where": "a + 1"}, "not a condition"),
     "where: unknown": (text(), {"where": "b > 1"}, "no column 'b'"),
-    "where: code": (text(), {"where": "@pd.io"}, "only columns"),
-    "where: dunder": (text(), {"where": "a.__class__"}, "only columns"),
+    "where: code": (text(), {"where": "@pd.io"}, "cannot be read"),
+    "where: dunder": (text(), {"where": "a.__class__"}, "attributes are not allowed"),
     "where: nothing left": (text(), {"where": "a > 99"}, "0 usable rows"),
     "unknown flags": (text(), {"flag_column": "flag"}, "no column 'flag'"),
 }

@@ -54,6 +54,88 @@ def test_yeo_johnson_is_scipys(power, y):
     assert_allclose(YeoJohnson(0.0, 1.0, power).forward(signed), yeojohnson(signed, power), rtol=1e-6, atol=1e-9)
 
 
+# Beyond the readings.
+
+continued = st.one_of(
+    st.builds(Log, st.floats(0.0, 5.0), st.floats(0.1, 10.0)),
+    st.builds(YeoJohnson, st.floats(-3.0, 3.0), st.floats(0.5, 4.0), st.floats(0.0, 2.0)),
+)
+
+
+@given(transform=continued, y=readings)
+def test_a_transform_holds_as_far_as_the_readings_support_it(transform, y):
+    supported = transform.supported_by(y)
+    near = np.linspace(y.min(), y.max() + 2.0 * np.ptp(y), 50)
+    assert_array_equal(supported.forward(near), transform.forward(near))
+    assert_array_equal(supported.log_slope(near), transform.log_slope(near))
+    assert_allclose(supported.backward(transform.forward(near)), near, rtol=1e-6, atol=1e-8)
+
+
+@given(transform=continued, y=readings, far=st.floats(2.5, 1e6))
+def test_beyond_that_it_goes_on_as_its_tangent(transform, y, far):
+    supported, size = transform.supported_by(y), np.ptp(y)
+    ends = y.max() + size * np.array([2.0, far, 2.0 * far])
+    t = supported.forward(ends)
+    slope = np.exp(supported.log_slope(ends))
+    assert_allclose(slope, slope[0], rtol=1e-12)
+    assert_allclose(np.diff(t), slope[0] * np.diff(ends), rtol=1e-6)
+    assert_allclose(supported.backward(t), ends, rtol=1e-6)
+    # What is asked of the inverse grows in proportion, so it is bounded wherever the model is.
+    steps = np.diff(supported.backward(t[0] + np.array([0.0, 10.0, 20.0])))
+    assert_allclose(steps[1], steps[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("transform", [Log(0.0, 2.0), YeoJohnson(1.0, 0.7, 0.0), YeoJohnson(1.0, 0.7, 2.0)])
+def test_densities_stay_proper_where_the_transform_is_continued(transform):
+    scaling = Scaling(0.1, 0.8, False, transform.supported_by(np.array([0.5, 1.0, 3.0])))
+    # A wide distribution, most of which lies beyond the ends; its tails go on for long but thin out.
+    q = scaling.backward(norm.ppf(np.linspace(1e-9, 1.0 - 1e-9, 400_001)) * 3.0)
+    density = np.exp(norm.logpdf(scaling.forward(q), scale=3.0) + scaling.log_slope(q))
+    assert np.trapezoid(density, q) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_outliers_do_not_widen_what_is_supported(lognormal):
+    X, y, *_ = lognormal
+    model = SparseBiasGP(response="log").fit(X, np.where(np.arange(len(y)) == 7, 1e9, y))
+    assert model.outlier_mask_[7]
+    assert model.response_.high < 3.1 * np.delete(y, 7).max()
+
+
+def tiny_set(seed):
+    """Between 3 and 12 readings of nothing in particular: even, skewed, or with a heavy tail."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(3, 13)), int(rng.integers(1, 3))
+    draw = (
+        lambda: rng.uniform(-0.8, 0.9, n),
+        lambda: np.exp(rng.standard_normal(n)),
+        lambda: rng.standard_t(1.5, n),
+        lambda: np.exp(3.0 * rng.standard_normal(n)),
+    )[seed % 4]
+    return rng.uniform(size=(n, d)), draw(), rng.uniform(-1.0, 2.0, (30, d))
+
+
+@pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
+@every_estimator
+@pytest.mark.parametrize("response", ["log", "yeo-johnson", "auto"])
+def test_predictions_from_few_readings_are_bounded_by_their_range(Estimator, response):
+    for seed in range(12):
+        X, y, at = tiny_set(seed)
+        model = Estimator(response=response).fit(X, y)
+        mean, std = model.predict(np.vstack([X, at]), return_std=True, include_noise=True)
+        quantiles = model.predict_quantiles(at, [0.025, 0.975])
+        assert np.abs(mean - np.median(y)).max() < 10.0 * np.ptp(y), seed
+        assert std.max() < 20.0 * np.ptp(y), seed
+        assert np.abs(quantiles - np.median(y)).max() < 20.0 * np.ptp(y), seed
+        assert np.abs(model.sample_y(at, 20) - np.median(y)).max() < 100.0 * np.ptp(y), seed
+
+
+@pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
+@pytest.mark.parametrize("n", [6, 19])
+def test_few_readings_are_too_few_to_choose_a_transform(n):
+    y = np.exp(2.0 * np.random.default_rng(0).standard_normal(n))
+    assert isinstance(GaussianGP(response="auto").fit(np.arange(float(n))[:, None], y).response_, Identity)
+
+
 def test_yeo_johnson_makes_skewed_readings_symmetric(rng):
     y = np.exp(rng.standard_normal(2000))
     z = YeoJohnson.of(y).forward(y)
@@ -77,8 +159,13 @@ def test_log_needs_no_shift_for_positive_readings_and_finds_one_for_others(rng):
     assert np.isfinite(shifted.forward(y)).all()
 
 
-def test_readings_that_do_not_exist_for_the_log_stay_finite():
-    assert np.isfinite(Log(0.0).forward(np.array([-1.0, 0.0]))).all()
+@pytest.mark.parametrize("unit", [1e-90, 1.0, 1e90])
+def test_readings_that_do_not_exist_for_the_log_stay_finite(unit):
+    transform = Log(0.0, unit).supported_by(unit * np.array([1.0, 2.0]))
+    for y in (-unit, 0.0):
+        assert np.isfinite(transform.forward(np.array([y]))).all()
+        assert np.isfinite(transform.log_slope(np.array([y]))).all()
+    assert np.isfinite(transform.backward(np.array([-1e5, -800.0, 800.0, 1e5]))).all()
 
 
 @given(mean=st.floats(-2.0, 2.0), variance=st.floats(1e-6, 1.0))
@@ -287,7 +374,7 @@ def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(mo
 
     def fit(*args, **kwargs):
         labels = (np.arange(100) < 100 * next(shares)).astype(int)
-        return SimpleNamespace(leave_one_out=next(values), state=SimpleNamespace(labels=labels))
+        return SimpleNamespace(leave_one_out=next(values), labels=labels)
 
-    monkeypatch.setattr("biasgp.models.transform_choice.sparse_bias.fit", fit)
+    monkeypatch.setattr("biasgp.models.transform_choice.exact.fit", fit)
     assert isinstance(choose_transform("auto", X, y, SquaredExponential(), None), kind)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
@@ -9,9 +13,10 @@ from sklearn.gaussian_process.kernels import RBF
 
 from biasgp.covariance import local
 from biasgp.covariance.blocks import Threads, make_blocks
-from biasgp.covariance.kriging import Surroundings, krige, tree_of
+from biasgp.covariance.kriging import NeighbourSurroundings, krige, tree_of
+from biasgp.covariance.nearness import Nearness
 from biasgp.covariance.neighbours import FIRST, first_where, nearest, ordering, predecessors, spread_ties
-from biasgp.covariance.paired import Nearness, batch
+from biasgp.covariance.protocol import leave_one_out
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import (
     Constant,
@@ -51,7 +56,7 @@ def bound(name: str, X: np.ndarray):
 def test_batches_of_small_matrices_are_the_kernels_own(name):
     X, *_ = data(24)
     kernel, P = bound(name, X), X.reshape(4, 6, 2)
-    C, pullback = batch(kernel, P)
+    C, pullback = kernel.batched_vjp(P)
     np.testing.assert_allclose(C, [kernel(points) for points in P], atol=1e-12)
     W = np.random.default_rng(0).standard_normal(C.shape)
     W = W + W.transpose(0, 2, 1)
@@ -83,7 +88,7 @@ def test_gradient_is_that_of_the_value(name):
 
 @pytest.mark.parametrize("name", ["squared exponential", "exponential", "Matérn 3/2", "Matérn 5/2"])
 def test_without_numba_the_result_is_the_same(name, monkeypatch):
-    pytest.importorskip("numba")
+    assert local.compiled() is not None  # else both sides would be the same code
     X, y, noise = data()
     kernel = bound(name, X)
     vecchia = Vecchia(kernel, X, 9)
@@ -98,6 +103,30 @@ def test_without_numba_the_result_is_the_same(name, monkeypatch):
         np.testing.assert_allclose(a, b, atol=1e-10)
 
 
+COMPILED = """
+import numpy as np
+from biasgp.covariance.vecchia import Vecchia
+from biasgp.kernels import Matern32
+
+rng = np.random.default_rng(0)
+X, noise = rng.uniform(size=(3000, 2)), np.full(3000, 0.01)
+y = np.sin(7.0 * X[:, 0]) + 0.1 * rng.standard_normal(3000)
+kernel = Matern32(length_scale=0.2).bind(X)
+value, by_theta, by_noise = Vecchia(kernel, X, 8).negative_log_density(kernel, y, noise, each_noise=True)
+print(value.hex(), by_theta.tobytes().hex(), by_noise.tobytes().hex())
+"""
+
+
+def test_just_compiled_and_from_the_cache_is_the_same_to_the_bit(tmp_path):
+    """Workers of a cluster that have compiled, and those that have come later, must agree."""
+    pytest.importorskip("numba")
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", COMPILED]
+    first, second = (subprocess.run(command, env=env, capture_output=True, check=True).stdout for _ in range(2))
+    assert list(tmp_path.rglob("*.nbc"))
+    assert first == second
+
+
 def test_the_factor_is_that_of_the_density():
     X, y, noise = data()
     kernel = Matern32().bind(X)
@@ -109,7 +138,7 @@ def test_the_factor_is_that_of_the_density():
     np.testing.assert_allclose(factor.inverse_diagonal(), Q.diagonal())
     value = vecchia.negative_log_density(kernel, y, noise)[0]
     assert value == pytest.approx(0.5 * (len(y) * np.log(2 * np.pi) + factor.logdet + y @ factor.solve(y)))
-    residual, variance = factor.leave_one_out(y)
+    residual, variance = leave_one_out(vecchia.covariance(kernel, noise), y)
     i = 7
     others = np.arange(len(y)) != i
     # A Gaussian with precision Q: the mean of one given the rest is −Q₍ᵢ,₋ᵢ₎y₋ᵢ/Qᵢᵢ.
@@ -209,7 +238,7 @@ def test_kriging_from_all_readings_is_the_posterior():
 def test_leaving_readings_out_uses_only_the_usable_others():
     X, y, noise = data(200)
     kernel = Matern32(length_scale=0.3).bind(X)
-    around = Surroundings(kernel, X, 10)
+    around = NeighbourSurroundings(kernel, X, 10)
     usable = np.random.default_rng(2).uniform(size=200) > 0.2
     mean, variance = around.leave_one_out(kernel, y, noise, usable)
     i = 11
@@ -243,8 +272,7 @@ def test_blocks_hold_what_their_targets_need():
     assert sum(len(block.targets) for block in blocks) == 100
     for block in blocks:
         np.testing.assert_array_equal(block.X, X[block.members])
-        rows = block.members[block.targets]
-        where = np.flatnonzero(rows == 5)
-        if len(where):
-            assert block.members[block.neighbours[where[0], :2]].tolist() == [1, 2]
+    (holder,) = (block for block in blocks if 5 in block.members[block.targets])
+    (row,) = np.flatnonzero(holder.members[holder.targets] == 5)
+    assert holder.members[holder.neighbours[row, :2]].tolist() == [1, 2]
     assert Threads(blocks).map(lambda block, a, b: a + b, (1,), ((i,) for i in range(len(blocks)))) == [1, 2, 3, 4]

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from biasgp.cli.console import WrongUseError, remark, say
+from biasgp.cli.console import refuse_empty, remark, say, working
 from biasgp.cli.options import (
     MODEL,
     OUTPUT,
+    DayFirst,
+    Decimal,
     Encoding,
     Features,
     Force,
+    Header,
     KernelName,
     KernelOption,
-    Method,
+    MethodName,
     Na,
     Response,
     ResponseOption,
     Seed,
-    Selection,
     Sep,
     Source,
     Target,
     Where,
 )
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp.cli.scores import Row
+    from biasgp.analysis.scores import Row
 
 EXAMPLE = """Example:  biasgp compare readings.csv --target no_ppb --features time,temperature_c
 
@@ -55,31 +59,37 @@ def compare(
     seed: Seed = 0,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    day_first: DayFirst = None,
+    header: Header = None,
     out: Annotated[Path | None, typer.Option(help="CSV file for the table.", rich_help_panel=OUTPUT)] = None,
     force: Force = False,
 ) -> None:
     """Compare the methods on your own readings by cross-validation."""
-    from biasgp.cli.analysis import Settings
-    from biasgp.cli.output import write_whole
-    from biasgp.cli.scores import cross_validate
+    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.scores import cross_validate
+    from biasgp.analysis.selection import Selection
+    from biasgp.cli.output import new_file
     from biasgp.estimators.methods import METHODS
 
-    if out is not None and out.exists() and not force:
-        raise WrongUseError(f"{str(out)!r} is there already. Choose another --out, or add --force.")
-    chosen = [name.strip() for name in methods.split(",")] if methods else [m.value for m in Method if m != "mcmc"]
+    refuse_empty(target=target, features=features, where=where, encoding=encoding, methods=methods)
+    given = [m.value for m in MethodName if m != "mcmc"] if methods is None else [m.strip() for m in methods.split(",")]
+    chosen = list(dict.fromkeys(name for name in given if name))
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         raise WrongUseError(f"There is no method {unknown[0]!r}; there is {', '.join(METHODS)}.")
-    _, readings = Selection(table, target, features, tuple(na or ()), where, sep, encoding).read()
+    marks = tuple(na or ())
+    selection = Selection(table, target, features, marks, where, sep, encoding, None, decimal, day_first, header)
+    _, readings = selection.read()
     remark(*readings.notes)
     settings = [Settings(name, response.value, kernel.value, 0.0, seed, max_rows) for name in chosen]
-    rows = cross_validate(readings, settings, folds)
-    _show(rows, min(max_rows, int(readings.kept.sum())), folds)
-    if out is not None:
-        import pandas as pd
+    with nullcontext() if out is None else new_file(out, force=force) as stage:
+        rows = cross_validate(readings, settings, folds, working)
+        _show(rows, min(max_rows, int(readings.kept.sum())), folds)
+        if stage is not None:
+            import pandas as pd
 
-        frame = pd.DataFrame([row.flat() for row in rows])
-        write_whole(out, lambda stage: frame.to_csv(stage, index=False), force=force)
+            pd.DataFrame([row.flat() for row in rows]).to_csv(stage, index=False)
 
 
 def _show(rows: list[Row], n: int, folds: int) -> None:

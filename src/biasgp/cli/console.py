@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +13,11 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from biasgp.cli.requests import as_exceptions
+from biasgp.messages import FailedFitError, WrongUseError, printable
+
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-
-
-class WrongUseError(ValueError):
-    """The command was asked for something it cannot do."""
-
-
-class FailedFitError(RuntimeError):
-    """The data could be read, but no model could be fitted to them."""
+STOPPED = "Stopped. Nothing was written."
 
 
 class PlainGroup(TyperGroup):
@@ -35,12 +31,14 @@ class PlainGroup(TyperGroup):
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """One line for whatever goes wrong inside."""
+    asked: Callable[[], bool] = bool
     try:
-        yield
+        with as_exceptions() as asked:
+            yield
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        _stop("Stopped. Nothing was written.", INTERRUPTED)
+        _stop(STOPPED, INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has left; the interpreter must not try to flush to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,16 +47,17 @@ def plain_errors() -> Iterator[None]:
         # typer shows its own complaints about options; they have an exit code.
         if hasattr(error, "exit_code") or os.environ.get("BIASGP_DEBUG"):
             raise
-        _stop(*_verdict(error))
+        _stop(*((STOPPED, INTERRUPTED) if asked() else _verdict(error)))
 
 
 def _verdict(error: Exception) -> tuple[str, int]:
     from biasgp.data.table import TableError
     from biasgp.persistence import ModelFileError
+    from biasgp.staging import InUseError
 
-    if isinstance(error, TableError | ModelFileError | WrongUseError):
+    if isinstance(error, TableError | ModelFileError | WrongUseError | InUseError):
         return str(error), WRONG_USE
-    if isinstance(error, FailedFitError):
+    if isinstance(error, FailedFitError | ConnectionError):
         return str(error), FAILED
     if isinstance(error, OSError):
         where = f" {str(error.filename)!r}" if error.filename else ""
@@ -74,9 +73,24 @@ def _stop(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def printable(text: str) -> str:
-    """Text from a file without what could move the cursor or recolour the terminal."""
-    return "".join(c if c.isprintable() else "�" for c in text)
+def refuse_empty(**options: str | None) -> None:
+    """WrongUseError for an option that was given without anything in it, as by an empty variable of the shell."""
+    for name, text in options.items():
+        if text is not None and not text.replace(",", "").strip():
+            raise WrongUseError(
+                f"--{name.replace('_', '-')} {text!r} names nothing. Leave it out, or say what you mean."
+            )
+
+
+def time_limit(seconds: float) -> float | None:
+    """The --timeout of a command: 0 is none."""
+    from biasgp.runner.task import LONGEST_TIMEOUT
+
+    if not 0.0 <= seconds <= LONGEST_TIMEOUT:  # neither is NaN
+        raise WrongUseError(
+            f"--timeout must be 0, for never, or up to {LONGEST_TIMEOUT:,.0f} seconds, got {seconds:g}."
+        )
+    return seconds or None
 
 
 def say(*lines: str, style: str = "") -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from biasgp.cli.console import say, working
-from biasgp.cli.options import OUTPUT, Force, Seed, Selection
+from biasgp.cli.options import OUTPUT, Force, Seed
 
 EXAMPLE = "Example:  biasgp demo --gas no --out demo"
 START = "2026-06-01T00:00:00"
@@ -22,11 +22,12 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Fit the built-in campaign: three months of a simulated sensor, with the truth known."""
-    from biasgp.cli.analysis import Settings
-    from biasgp.cli.console import WrongUseError
+    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.selection import Selection
     from biasgp.cli.fit import fit_into, tell
     from biasgp.data.columns import read_readings
     from biasgp.data.table import Table
+    from biasgp.messages import WrongUseError
 
     if gas not in ("no", "o3"):
         raise WrongUseError(f"There is no gas {gas!r} in the campaign: no or o3.")

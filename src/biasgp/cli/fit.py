@@ -10,31 +10,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from biasgp.cli.console import remark, say, working
+from biasgp import watch
+from biasgp.cli.console import refuse_empty, remark, say, time_limit, working
 from biasgp.cli.options import (
     MODEL,
     TABLE,
+    DayFirst,
+    Decimal,
     Encoding,
     Features,
     Force,
+    Header,
     KernelName,
     KernelOption,
-    Method,
+    MethodName,
     Na,
     OutFolder,
     Response,
     ResponseOption,
     Seed,
-    Selection,
     Sep,
     Source,
     Target,
     Where,
 )
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp.cli.analysis import Settings
-    from biasgp.cli.record import Outcome
+    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.record import Analysis
+    from biasgp.analysis.selection import Selection
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
 
@@ -42,6 +47,8 @@ EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,t
 
 Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
 SHOWN = 20
+LONGEST_NAME = 80
+"""Characters of the target in the name of a folder; file systems end at 255 for the whole name."""
 FLEET = "A fleet of sensors"
 
 
@@ -49,7 +56,9 @@ def fit(
     table: Source,
     target: Target = None,
     features: Features = None,
-    method: Annotated[Method, typer.Option(help="How outliers are modelled.", rich_help_panel=MODEL)] = Method.sparse,
+    method: Annotated[
+        MethodName, typer.Option(help="How outliers are modelled.", rich_help_panel=MODEL)
+    ] = MethodName.sparse,
     response: ResponseOption = Response.auto,
     kernel: KernelOption = KernelName.matern32,
     out: OutFolder = None,
@@ -72,8 +81,17 @@ def fit(
             rich_help_panel=MODEL,
         ),
     ] = None,
+    max_time: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which the search for the parameters ends with the best so far.", rich_help_panel=MODEL
+        ),
+    ] = None,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    day_first: DayFirst = None,
+    header: Header = None,
     by: Annotated[
         str | None,
         typer.Option(help="Column that names sensors or stations: a fit for each.", rich_help_panel=FLEET),
@@ -83,7 +101,10 @@ def fit(
     ] = 1,
     scheduler: Annotated[
         str | None,
-        typer.Option(help="With --by: the Dask cluster of this scheduler, tcp://HOST:PORT.", rich_help_panel=FLEET),
+        typer.Option(
+            help="With --by: the Dask cluster of this scheduler, tcp://HOST:PORT; waits 30 s for it.",
+            rich_help_panel=FLEET,
+        ),
     ] = None,
     timeout: Annotated[
         float,
@@ -91,16 +112,21 @@ def fit(
     ] = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.cli.analysis import Settings
+    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.selection import Selection
 
     began = time.perf_counter()
-    selection = Selection(table, target, features, tuple(na or ()), where, sep, encoding, flag_column)
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows)
+    refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
+    limit = time_limit(timeout)
+    marks = tuple(na or ())
+    selection = Selection(table, target, features, marks, where, sep, encoding, flag_column, decimal, day_first, header)
+    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time)
+    _check_time(settings)
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
 
         place = out or Path(_folder_name(table, by))
-        how: dict[str, Any] = {"jobs": jobs, "scheduler": scheduler, "timeout": timeout or None, "force": force}
+        how: dict[str, Any] = {"jobs": jobs, "scheduler": scheduler, "timeout": limit, "force": force}
         fit_fleet(place, selection, settings, by, **how)
         return
     with working("Reading"):
@@ -108,6 +134,15 @@ def fit(
     folder = out or Path(_folder_name(table, readings.target))
     outcome = fit_into(folder, selection, settings, read, readings, force=force)
     tell(outcome, folder, time.perf_counter() - began)
+
+
+def _check_time(settings: Settings) -> None:
+    """Refuse a --max-time that makes no sense before the table is read."""
+    from biasgp.analysis.fitting import make_estimator
+
+    if settings.max_time is not None and not 0.0 < settings.max_time < float("inf"):
+        raise WrongUseError(f"--max-time must be a number of seconds above 0, got {settings.max_time:g}.")
+    make_estimator(settings)
 
 
 def fit_into(
@@ -120,22 +155,25 @@ def fit_into(
     force: bool,
     plotly: str = "",
     quiet: bool = False,
-) -> Outcome:
+) -> Analysis:
     """Fit, and write the four files; the report holds plotly, or refers to where it lies."""
-    from biasgp.cli import analysis
+    from biasgp.analysis import fitting
+    from biasgp.analysis.record import cleaned, examine, fit_record, summary
     from biasgp.cli.output import inert, new_folder
-    from biasgp.cli.record import cleaned, examine, fit_record, summary
+    from biasgp.cli.progress import following
     from biasgp.persistence import save_model
     from biasgp.report.fit_page import fit_page
 
     with new_folder(folder, force=force) as stage:
         if not quiet:
             _announce(readings, settings)
-        with working("Fitting", quiet=quiet):
-            fitted = analysis.fit(readings, settings)
-        with working("Writing the report", quiet=quiet):
+        with following("Fitting", _ways_to_hurry(settings), quiet=quiet):
+            _foresee_predictions(readings, settings)
+            fitted = fitting.fit(readings, settings)
+            watch.stage("predicting every row")
             outcome = examine(selection, settings, table.name, readings, fitted)
-            save_model(stage / "model.skops", fitted.estimator, _about(readings, settings))
+        with working("Writing the report", quiet=quiet):
+            save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
             (stage / "report.html").write_text(fit_page(fit_record(outcome), plotly), encoding="utf-8")
             inert(cleaned(table.cells, outcome)).to_csv(stage / "cleaned.csv", index=False)
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
@@ -145,8 +183,8 @@ def fit_into(
 
 def _announce(readings: Readings, settings: Settings) -> None:
     """What was guessed, and what will be done to a table that is too large to fit whole."""
-    from biasgp.cli.analysis import rows_to_fit, scales
-    from biasgp.estimators.base import EXACT_UP_TO
+    from biasgp.analysis.fitting import rows_to_fit, scales
+    from biasgp.models.strategy import EXACT_UP_TO
 
     remark(*readings.notes)
     rows, _, available = rows_to_fit(readings, settings)
@@ -157,30 +195,52 @@ def _announce(readings: Readings, settings: Settings) -> None:
         )
     elif len(rows) > EXACT_UP_TO and scales(settings.method):
         remark(
-            f"{len(rows):,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only, "
-            "which takes about a minute for every 200,000 rows. --max-rows fits to fewer."
+            f"{len(rows):,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only. "
+            "How long that takes is told when it has been measured."
         )
 
 
-def _about(readings: Readings, settings: Settings) -> dict[str, object]:
+def _ways_to_hurry(settings: Settings) -> str:
+    from biasgp.analysis.fitting import scales
+
+    limit = " --max-time ends the search after so many seconds with the best so far." if scales(settings.method) else ""
+    return f"--max-rows fits to fewer rows, and --where leaves rows out.{limit}"
+
+
+def _foresee_predictions(readings: Readings, settings: Settings) -> None:
+    """From nearest neighbours they can take longer than the fit: all rows, and again without themselves."""
+    from biasgp.analysis.fitting import rows_to_fit, scales
+    from biasgp.covariance.kriging import PREDICTIONS
+    from biasgp.models.strategy import EXACT_UP_TO
+
+    if scales(settings.method) and len(rows_to_fit(readings, settings)[0]) > EXACT_UP_TO:
+        watch.expect(PREDICTIONS, 2 * len(readings.y))
+
+
+def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, object]:
     """What `biasgp predict` needs to know beside the model."""
+    from dataclasses import asdict
+
     X = readings.X[readings.kept]
+    columns = [readings.target, *(name for feature in readings.features for name in feature.columns)]
     return {
         "target": readings.target,
         "features": [feature.to_dict() for feature in readings.features],
         "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
         "method": settings.method,
+        "formats": {name: asdict(form) for name, form in table.formats(columns).items()},
     }
 
 
 def _folder_name(table: str, target: str) -> str:
     stem = "stdin" if table == "-" else Path(table).stem
-    return f"{stem}-{re.sub(r'[^A-Za-z0-9_.]+', '_', target).strip('_.') or 'fit'}"
+    words = re.sub(r"[^A-Za-z0-9_.]+", "_", target)[:LONGEST_NAME].strip("_.")
+    return f"{stem}-{words or 'fit'}"
 
 
-def tell(outcome: Outcome, folder: Path, seconds: float) -> None:
+def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     """The summary in the terminal."""
-    from biasgp.cli.record import remarks, sentences
+    from biasgp.analysis.record import remarks, sentences
 
     say(f"{outcome.table_name}: {outcome.readings.target} by {', '.join(outcome.readings.names)}", style="bold")
     say(*remarks(outcome), *sentences(outcome))
@@ -192,15 +252,15 @@ def tell(outcome: Outcome, folder: Path, seconds: float) -> None:
     say(f"The report is in {folder / 'report.html'}", style="bold")
 
 
-def _tell_flagged(outcome: Outcome) -> None:
+def _tell_flagged(outcome: Analysis) -> None:
     import numpy as np
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from biasgp.cli.console import printable
-    from biasgp.cli.record import axis_of, when
-    from biasgp.report.fit_record import Axis
+    from biasgp.analysis.fit_record import Axis
+    from biasgp.analysis.record import axis_of, when
+    from biasgp.messages import printable
 
     rows = np.flatnonzero(outcome.flagged)
     largest = rows[np.argsort(-np.abs(outcome.verdict.bias[rows]), kind="stable")[:SHOWN]]
@@ -221,7 +281,7 @@ def _tell_flagged(outcome: Outcome) -> None:
         say("All of them are in cleaned.csv.")
 
 
-def _bias(outcome: Outcome, i: int) -> str:
+def _bias(outcome: Analysis, i: int) -> str:
     import numpy as np
 
     std = outcome.verdict.bias_std[i]

@@ -8,17 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biasgp.cli.console import FailedFitError, WrongUseError, remark, say
-from biasgp.cli.options import Selection, split_names
+from biasgp.cli.console import remark, say
+from biasgp.messages import FailedFitError, WrongUseError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biasgp.cli.analysis import Settings
+    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.selection import Selection
     from biasgp.data.table import Table
 
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
-GROUPS, PLOTLY, SETTINGS = "groups", "plotly.min.js", "fleet.json"
+GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
 
 
 def fit_fleet(
@@ -34,13 +35,20 @@ def fit_fleet(
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
+    from biasgp.analysis.selection import Selection, split_names
     from biasgp.cli.output import inert
     from biasgp.data.columns import choose
-    from biasgp.data.table import read_table
-    from biasgp.fleet import Group, results_table, run_groups, split
-    from biasgp.runner import StoreError
+    from biasgp.fleet import FleetGroup, results_table, run_groups, split
+    from biasgp.runner import StoreError, check_means
+    from biasgp.staging import lock, sweep
 
-    table = read_table(selection.source, sep=selection.sep, encoding=selection.encoding, na=selection.na)
+    try:
+        check_means(jobs, scheduler, timeout)
+    except ValueError as error:
+        raise WrongUseError(f"--scheduler: {error}" if scheduler is not None else str(error)) from error
+    except ModuleNotFoundError as error:
+        raise WrongUseError(f"--scheduler: {error}. A cluster needs more: pip install 'biasgp[study]'.") from error
+    table = selection.table()
     column = table.column(by)
     names = column.where(~table.missing(by))
     groups = split(names)
@@ -48,50 +56,53 @@ def fit_fleet(
         raise WrongUseError(f"Column {by!r} names no group: all its cells are empty.")
     wanted = split_names(selection.features, [name for name in table.columns if name != by])
     target, features, notes = choose(_without(table, by), selection.target, wanted, selection.flag_column)
+    if table.kind(target) in ("text", "empty"):
+        raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
+    if selection.where:
+        table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
     columns = [name for feature in features for name in feature.columns]
     chosen = Selection(**{**asdict(selection), "target": target, "features": ",".join(columns)})
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
-    _claim(folder, {"by": by, "selection": asdict(chosen), "settings": asdict(settings)}, force=force)
 
-    def payload(group: Group) -> tuple[Any, ...]:
-        cells = table.cells.iloc[group.rows].reset_index(drop=True)
-        return group.name, cells, table.na, table.sep, chosen, settings, str((folder / _place(group)).resolve())
+    formats = {name: asdict(form) for name, form in table.formats([target, *columns]).items()}
 
-    try:
-        outcomes = run_groups(
-            groups,
-            payload,
-            fit_group,
-            folder,
-            [biasgp.__version__, json.dumps([asdict(chosen), asdict(settings)], sort_keys=True)],
-            lambda group: table.cells.iloc[group.rows],
-            lambda group: folder / _place(group) / "report.html",
-            jobs=jobs,
-            scheduler=scheduler,
-            timeout=timeout,
-        )
-    except StoreError as error:
-        raise WrongUseError(str(error)) from error
-    results = results_table(outcomes, COLUMNS, lambda group: f"{_place(group)}/report.html")
-    _write(folder, results, inert, selection.source, target, by)
+    def payload(group: FleetGroup) -> tuple[Any, ...]:
+        part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
+        return part, chosen, settings, str((folder / _place(group)).resolve())
+
+    with lock(folder / LOCK, folder):
+        _claim(folder, {"by": by, "selection": asdict(chosen), "settings": asdict(settings)}, force=force)
+        try:
+            outcomes = run_groups(
+                groups,
+                payload,
+                fit_group,
+                folder,
+                [biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True)],
+                lambda group: table.cells.iloc[group.rows],
+                lambda group: folder / _place(group) / "report.html",
+                jobs=jobs,
+                scheduler=scheduler,
+                timeout=timeout,
+            )
+        except StoreError as error:
+            raise WrongUseError(str(error)) from error
+        # A group that was given up can have been ended in the middle of writing.
+        sweep(folder / GROUPS)
+        results = results_table(outcomes, COLUMNS, lambda group: f"{_place(group)}/report.html")
+        _write(folder, results, inert, selection.source, target, by)
     _tell(folder, results)
 
 
 def fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     """One group's fit, in a worker; returns what the index tells of it."""
     from biasgp.cli.fit import fit_into
-    from biasgp.data.columns import read_readings
-    from biasgp.data.table import Table
+    from biasgp.staging import ORPHANS_END, clear
 
-    name, cells, na, sep, selection, settings, folder = task
-    table = Table(f"group {name!r}", cells, na, sep)
-    readings = read_readings(
-        table,
-        selection.target,
-        split_names(selection.features, table.columns),
-        where=selection.where,
-        flag_column=selection.flag_column,
-    )
+    table, selection, settings, folder = task
+    readings = selection.of(table)
+    # A worker of a run that was killed a moment ago may still be at it.
+    clear(Path(folder), ORPHANS_END)
     outcome = fit_into(
         Path(folder), selection, settings, table, readings, force=True, plotly=f"../../{PLOTLY}", quiet=True
     )
@@ -119,14 +130,14 @@ def _place(group: Any) -> str:
 def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
     """Make the folder, or make sure that what is in it came of the same command; then the run is resumed."""
     from biasgp.cli.output import write_whole
-    from biasgp.report.fit_page import plotly_script
+    from biasgp.report.pages import plotly_script
 
     text = json.dumps(configuration, indent=1, ensure_ascii=False, default=str)
     marker = folder / SETTINGS
-    if folder.exists() and any(folder.iterdir()):
+    if any(path.name != LOCK for path in folder.iterdir()):
         if not marker.exists() and not force:
             raise WrongUseError(f"The folder {str(folder)!r} is there already. Choose another --out, or add --force.")
-        before = json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else {}
+        before = _settings_in(marker)
         different = [key for key in configuration if before.get(key) != json.loads(text)[key]]
         if different and not force:
             raise WrongUseError(
@@ -138,6 +149,15 @@ def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
     (folder / GROUPS).mkdir(parents=True, exist_ok=True)
     write_whole(marker, lambda stage: _text(stage, text), force=True)
     write_whole(folder / PLOTLY, lambda stage: _text(stage, plotly_script()), force=True)
+
+
+def _settings_in(marker: Path) -> dict[str, Any]:
+    """What the fleet in a folder was asked for; nothing where its file is not one."""
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _text(path: Path, text: str) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from biasgp.data.columns import Readings
-    from biasgp.data.table import Table
-    from biasgp.kernels import Kernel
 
-
-class Method(StrEnum):
+class MethodName(StrEnum):
     """Short names of the estimators."""
 
     sparse = "sparse"
@@ -63,67 +57,48 @@ Na = Annotated[
     typer.Option("--na", help="Value that stands for missing, e.g. -200; may be repeated.", rich_help_panel=TABLE),
 ]
 Where = Annotated[
-    str | None, typer.Option(help='Use only rows for which this holds: "temperature_c > 0".', rich_help_panel=TABLE)
+    str | None,
+    typer.Option(
+        help="Use only rows for which this holds: \"temperature_c > 0 and flag == ''\". Comparisons, in [...], and, "
+        "or, not, + - * / on columns (`backticks` around odd names); at most 2,000 characters. Nothing in it is run.",
+        rich_help_panel=TABLE,
+    ),
 ]
 Sep = Annotated[str | None, typer.Option(help="Character between columns. Left out: found.", rich_help_panel=TABLE)]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of a CSV file, e.g. cp1252.", rich_help_panel=TABLE)]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="Mark before decimals: point or comma. Left out: found, column by column.", rich_help_panel=TABLE
+    ),
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option(
+        "--day-first/--month-first",
+        help="Dates such as 3/4/2005: which comes first. Left out: found.",
+        rich_help_panel=TABLE,
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV file names the columns; without, they are column 1, column 2 …",
+        rich_help_panel=TABLE,
+    ),
+]
 KernelOption = Annotated[
     KernelName, typer.Option("--kernel", help="Covariance of the truth, from rough to smooth.", rich_help_panel=MODEL)
 ]
 ResponseOption = Annotated[
     Response, typer.Option("--response", help="Transform of the target; auto chooses.", rich_help_panel=MODEL)
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is random.", rich_help_panel=MODEL)]
+LARGEST_SEED = 2**32 - 1
+"""What NumPy's older generators take."""
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of all that is random.", rich_help_panel=MODEL)]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.", rich_help_panel=OUTPUT)]
 OutFolder = Annotated[
     Path | None,
     typer.Option(help="Folder for the results. Left out: named after the table.", rich_help_panel=OUTPUT),
 ]
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which part of which table."""
-
-    source: str
-    target: str | None = None
-    features: str | None = None
-    na: tuple[str, ...] = ()
-    where: str | None = None
-    sep: str | None = None
-    encoding: str | None = None
-    flag_column: str | None = None
-
-    def read(self) -> tuple[Table, Readings]:
-        """The table, and the numbers in it."""
-        from biasgp.data.columns import read_readings
-        from biasgp.data.table import read_table
-
-        table = read_table(self.source, sep=self.sep, encoding=self.encoding, na=self.na)
-        return table, read_readings(
-            table,
-            self.target,
-            split_names(self.features, table.columns),
-            where=self.where,
-            flag_column=self.flag_column,
-        )
-
-
-def split_names(text: str | None, columns: list[str]) -> list[str] | None:
-    """Names with commas between; a column may have a comma in its own name if it is the only one."""
-    if text is None:
-        return None
-    return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def make_kernel(name: str) -> Kernel:
-    """A kernel with one length-scale an input."""
-    from biasgp import kernels
-
-    kinds = {
-        "exponential": kernels.Exponential,
-        "se": kernels.SquaredExponential,
-        "matern32": kernels.Matern32,
-        "matern52": kernels.Matern52,
-    }
-    return kinds[name](ard=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biasgp.cli.console import WrongUseError
+from biasgp import staging
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,48 +25,67 @@ NUMBER_LIKE = re.compile(r"^[+-]?[\d.,\s:eE%+-]*$")
 def new_folder(out: Path, *, force: bool) -> Iterator[Path]:
     """A folder to write into that becomes `out` at the end, if all went well; otherwise nothing is left of it.
 
-    With `force`, the files take the place of those of the same names in `out`, and others there stay.
+    Nobody else can write to `out` meanwhile. With `force`, the files take the place of those of the same names in
+    `out`, and others there stay. Each file of `out` is the old or the new one at any moment. They are replaced in the
+    order of their names: who finds the last one new (summary.json, after a fit) finds all of them new.
     """
-    if out.exists() and not out.is_dir():
-        raise WrongUseError(f"{str(out)!r} is a file. Choose another folder with --out.")
-    if out.exists() and not force:
-        raise WrongUseError(f"The folder {str(out)!r} is there already. Choose another --out, or add --force.")
-    made = _make_parents(out.parent)
+    _refuse_folder(out, force)
+    # The folder itself where `out` is a link to it, or '.': the stage must be on its disk, and lock that one folder.
+    target = out.resolve()
+    made = _make_parents(target.parent)
     try:
-        stage = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
-    except OSError as error:
-        _remove_empty(made)
-        raise WrongUseError(_unwritable(out.parent, error)) from error
-    try:
-        yield stage
-        _sync(stage)
-        with _uninterrupted():
-            _move(stage, out)
-        made = []
+        with _stage(target, out.parent) as stage:
+            _refuse_folder(out, force)  # a run that had the lock may have finished by now
+            yield stage
+            _sync(stage)
+            with _uninterrupted():
+                _move(stage, target)
+            made = []
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
         _remove_empty(made)
 
 
 def write_whole(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
     """Write a file beside `path`, then put it there."""
+    with new_file(path, force=force) as stage:
+        write(stage)
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool) -> Iterator[Path]:
+    """A path to write to that becomes `path` at the end, if all went well. Nobody else can write to it meanwhile."""
+    _refuse_file(path, force)
+    with _stage(path, path.parent) as folder:
+        _refuse_file(path, force)
+        stage = folder / "file"
+        yield stage
+        with _uninterrupted():
+            stage.replace(path)
+
+
+def _refuse_folder(out: Path, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise WrongUseError(f"{str(out)!r} is a file. Choose another folder with --out.")
+    if out.exists() and not force:
+        raise WrongUseError(f"The folder {str(out)!r} is there already. Choose another --out, or add --force.")
+
+
+def _refuse_file(path: Path, force: bool) -> None:
     if path.is_dir():
         raise WrongUseError(f"{str(path)!r} is a folder. Give the name of a file with --out.")
     if path.exists() and not force:
         raise WrongUseError(f"{str(path)!r} is there already. Choose another --out, or add --force.")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    except OSError as error:
-        raise WrongUseError(_unwritable(path.parent, error)) from error
-    os.close(handle)
-    stage = Path(name)
-    try:
-        write(stage)
-        stage.chmod(0o666 & ~_umask())
-        with _uninterrupted():
-            stage.replace(path)
-    finally:
-        stage.unlink(missing_ok=True)
+
+
+@contextmanager
+def _stage(target: Path, parent: Path) -> Iterator[Path]:
+    """The stage of `target`; if there can be none, that is said of `parent`, as the user called it."""
+    with ExitStack() as held:
+        try:
+            folder = held.enter_context(staging.stage(target))
+        except OSError as error:
+            raise WrongUseError(_unwritable(parent, error)) from error
+        yield folder
 
 
 def inert(frame: pd.DataFrame) -> pd.DataFrame:
@@ -125,27 +143,22 @@ def _sync(stage: Path) -> None:
 
 def _move(stage: Path, out: Path) -> None:
     if not out.exists():
-        stage.chmod(0o777 & ~_umask())
         stage.rename(out)
         return
-    for path in stage.iterdir():
+    for path in sorted(stage.iterdir()):
         path.replace(out / path.name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits for the few renames inside."""
+    """Nothing asks the few renames inside to stop: Ctrl-C, SIGTERM, and a time limit, which rings again."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

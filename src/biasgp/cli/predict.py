@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from biasgp.cli.console import WrongUseError, remark, say, working
-from biasgp.cli.options import OUTPUT, Encoding, Force, Na, Sep, Source
+from biasgp.cli.console import refuse_empty, remark, say, working
+from biasgp.cli.options import OUTPUT, DayFirst, Decimal, Encoding, Force, Header, Na, Sep, Source
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp.data.columns import Readings
-    from biasgp.data.table import Table
+    from biasgp._typing import Array
+    from biasgp.data.columns import Feature, Readings
+    from biasgp.data.table import Format, Table
     from biasgp.persistence import SavedModel
 
 EXAMPLE = """Example:  biasgp predict readings-no_ppb/model.skops new.csv --out predicted.csv
@@ -34,18 +37,28 @@ def predict(
     na: Na = None,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
+    day_first: DayFirst = None,
+    header: Header = None,
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
+    from biasgp.analysis.selection import Selection
     from biasgp.cli.output import inert, write_whole
-    from biasgp.data.table import read_table
     from biasgp.persistence import read_model
 
+    refuse_empty(out=out, encoding=encoding)
+    marks = tuple(na or ())
+    selection = Selection(
+        table, na=marks, sep=sep, encoding=encoding, decimal=decimal, day_first=day_first, header=header
+    )
     with working("Reading"):
         saved = read_model(model)
         if "features" not in saved.about:
             raise WrongUseError(f"{model.name} does not say which columns it needs: it was not made by `biasgp fit`.")
-        read = read_table(table, sep=sep, encoding=encoding, na=tuple(na or ()))
-        readings = _readings(read, saved.about)
+        needs = _needs(saved, model.name)
+        # Where a table's own cells leave it open, it is read as that of the fit was.
+        read = replace(selection.table(), usual=needs.formats)
+        readings = _readings(read, needs)
     with working("Predicting"):
         frame = inert(_predicted(read, readings, saved))
     if out == "-":
@@ -56,18 +69,75 @@ def predict(
     say(f"{int(readings.complete.sum()):,} of {len(read):,} rows predicted; they are in {path}")
 
 
-def _readings(table: Table, about: dict[str, Any]) -> Readings:
+@dataclass(frozen=True)
+class Needs:
+    """What a model file says of the table it was fitted to: checked, for it may come from anywhere."""
+
+    target: str
+    features: tuple[Feature, ...]
+    ranges: Array
+    formats: dict[str, Format]
+
+
+def _needs(saved: SavedModel, name: str) -> Needs:
+    from biasgp.persistence import ModelFileError
+
+    try:
+        needs = _read_needs(saved.about)
+        expected = getattr(saved.estimator, "feature_names_in_", None)
+        if expected is None or [feature.name for feature in needs.features] != list(expected):
+            raise ValueError
+    except Exception:  # whatever notes that make no sense lead to
+        reason = "what it says of its columns is not what `biasgp fit` writes, or not what its model needs"
+        raise ModelFileError(f"{name} is damaged or forged: {reason}. Fit again.") from None
+    return needs
+
+
+def _read_needs(about: dict[str, Any]) -> Needs:
+    """The same from the notes themselves; an error of whatever kind where they make no sense."""
+    import numpy as np
+    import pandas as pd
+
+    from biasgp.data.columns import Feature
+    from biasgp.data.table import Format
+
+    features = []
+    for fields in about["features"]:
+        feature = Feature.from_dict(fields)
+        names = (feature.name, *feature.columns)
+        if not isinstance(fields["columns"], list) or not all(isinstance(name, str) for name in names):
+            raise TypeError
+        if not feature.columns or not isinstance(feature.is_time, bool) or not isinstance(feature.zoned, bool):
+            raise TypeError
+        origin = pd.Timestamp(feature.origin) if feature.is_time else pd.Timestamp(0)
+        if pd.isna(origin) or origin.tz is not None:
+            raise ValueError
+        features.append(feature)
+    ranges = np.array(about["ranges"])
+    if ranges.shape != (len(features), 2) or ranges.dtype.kind not in "if" or not np.isfinite(ranges).all():
+        raise ValueError
+    if not isinstance(about["target"], str):
+        raise TypeError
+    formats = {column: Format(**fields) for column, fields in about.get("formats", {}).items()}
+    if not all(form.decimal in ("", ",", ".") and form.day_first in (None, False, True) for form in formats.values()):
+        raise ValueError
+    return Needs(about["target"], tuple(features), ranges, formats)
+
+
+def _readings(table: Table, needs: Needs) -> Readings:
     """The model's columns of a new table; rows with a missing input are kept, and not predicted."""
     import numpy as np
 
-    from biasgp.data.columns import Feature, Readings
+    from biasgp.data.columns import Readings
 
-    features = tuple(Feature.from_dict(fields) for fields in about["features"])
+    features, target = needs.features, needs.target
     X = np.column_stack([feature.values(table) for feature in features])
-    target = about["target"]
     y = table.numbers(target) if target in table.columns else np.full(len(table), np.nan)
     readings = Readings(target, features, X, y, np.isfinite(y), (), None, ())
-    low, high = np.array(about["ranges"]).T
+    used = [name for feature in features for name in feature.columns]
+    notes = [table.reading(name).note for name in [*used, target] if name in table.columns]
+    remark(*filter(None, notes))
+    low, high = needs.ranges.T
     outside = np.any((low > X) | (high < X), axis=1)
     if outside.any():
         remark(
@@ -81,15 +151,15 @@ def _readings(table: Table, about: dict[str, Any]) -> Readings:
 def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
     import numpy as np
 
-    from biasgp.cli import analysis
-    from biasgp.cli.record import with_columns
+    from biasgp.analysis import fitting
+    from biasgp.analysis.record import with_columns
 
     rows = np.arange(len(table))
-    X = analysis.frame(readings, rows)
-    prediction = analysis.predict(saved.estimator, X)
+    X = fitting.frame(readings, rows)
+    prediction = fitting.predict(saved.estimator, X)
     noisy = np.full((2, len(X)), np.nan)
     ready = readings.complete
-    noisy[:, ready] = saved.estimator.predict_quantiles(X[ready], analysis.LEVELS[::2], include_noise=True).T
+    noisy[:, ready] = saved.estimator.predict_quantiles(X[ready], fitting.LEVELS[::2], include_noise=True).T
     columns: dict[str, Any] = {
         "mean": prediction.mean,
         "std": prediction.std,
@@ -99,7 +169,7 @@ def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
         "reading_high_95": noisy[1],
     }
     if np.isfinite(readings.y).any():
-        verdict = analysis.judge_new(saved.estimator, readings, prediction)
+        verdict = fitting.judge_new(saved.estimator, readings, prediction)
         columns["bias"] = verdict.bias
         columns["outlier_probability"] = verdict.probability
         columns["flag"] = np.where(np.isfinite(readings.y), verdict.flagged.astype(int).astype(object), "")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import CodeType
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+
+from biasgp.cli.console import refuse_empty, time_limit
+from biasgp.messages import WrongUseError, printable
+from biasgp.staging import InUseError, lock
+
+TERMINATED = 128 + signal.SIGTERM
+"""With this code the command ends on request, in a file of the user's as elsewhere."""
 
 app = typer.Typer(
     help="Compare methods as the paper does: on simulated data, or on a campaign of sensor readings.",
@@ -18,13 +28,21 @@ app = typer.Typer(
 
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same command goes on where it was.")]
 Methods = Annotated[str | None, typer.Option(help="Names, with commas; cob@auto is cob with response=auto.")]
-Seed = Annotated[int, typer.Option(help="Seed of all data.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all data.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Worker processes on this machine.")]
-Scheduler = Annotated[str | None, typer.Option(help="Run on the Dask cluster of this scheduler, tcp://HOST:PORT.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Run on the Dask cluster of this scheduler, tcp://HOST:PORT; waits 30 s for it.")
+]
 Timeout = Annotated[float, typer.Option(help="Seconds after which one fit is given up; 0 for never.")]
 Extend = Annotated[bool, typer.Option("--extend", help="Add methods, data or replicates to the study in the folder.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run again what failed or was given up.")]
-Plugin = Annotated[list[Path] | None, typer.Option("--register", help="A Python file that calls study.register.")]
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--register",
+        help="A Python file that calls study.register. It is run, with all that it does: only files that you trust.",
+    ),
+]
 Peers = Annotated[bool, typer.Option("--peers", help="Add other people's methods, those that are installed.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A small version, of about two minutes.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write the results only, no page.")]
@@ -41,7 +59,7 @@ def simulated_command(
     scenarios: Annotated[str, typer.Option(help="Scenarios, with commas.")] = "1,2,3,4,5,6,7,8",
     replicates: Annotated[int, typer.Option(min=1, help="Draws of each scenario.")] = 15,
     methods: Methods = None,
-    kernel: Annotated[str, typer.Option(help="ard, iso or both: one length-scale an input, or a shared one.")] = "ard",
+    kernel: Annotated[str, typer.Option(help="ard, iso or both: one length-scale per input, or a shared one.")] = "ard",
     seed: Seed = 0,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
@@ -57,20 +75,21 @@ def simulated_command(
     given: dict[str, Any] = {"scenarios": scenarios, "replicates": replicates, "methods": methods}
     given = _with_quick(context, given, QUICK_SIMULATED if quick else {})
     with _one_line_errors(out):
+        refuse_empty(dataset=dataset, scenarios=scenarios, methods=methods, kernel=kernel)
         from biasgp.study import simulated
 
         added = _add_methods(register, peers)
         results = simulated(
             out,
             datasets=_list(dataset),
-            scenarios=_list(given["scenarios"], int),
+            scenarios=_numbers("--scenarios", given["scenarios"], int),
             replicates=given["replicates"],
             methods=_chosen(given["methods"], added),
             kernels=_list(kernel),
             seed=seed,
             jobs=jobs,
             scheduler=scheduler,
-            timeout=timeout or None,
+            timeout=time_limit(timeout),
             extend=extend,
             retry_failed=retry_failed,
         )
@@ -88,7 +107,7 @@ def sensor_command(
     shares: Annotated[str, typer.Option(help="Shares of the records that are replaced.")] = "0.1,0.2",
     replicates: Annotated[int, typer.Option(min=1, help="Draws of the replaced records.")] = 5,
     methods: Methods = None,
-    kernel: Annotated[str, typer.Option(help="ard or iso: one length-scale an input, or a shared one.")] = "ard",
+    kernel: Annotated[str, typer.Option(help="ard or iso: one length-scale per input, or a shared one.")] = "ard",
     seed: Seed = 0,
     every: Annotated[int, typer.Option(min=1, help="Take every so-many-th record only.")] = 1,
     jobs: Jobs = 1,
@@ -105,6 +124,7 @@ def sensor_command(
     given: dict[str, Any] = {"replicates": replicates, "methods": methods, "every": every}
     given = _with_quick(context, given, QUICK_SENSOR if quick else {})
     with _one_line_errors(out):
+        refuse_empty(responses=responses, flags=flags, features=features, shares=shares, methods=methods)
         from biasgp.study import sensor
 
         added = _add_methods(register, peers)
@@ -114,7 +134,7 @@ def sensor_command(
             responses=_list(responses),
             flags=_maybe_list(flags),
             features=_list(features),
-            shares=_list(shares, float),
+            shares=_numbers("--shares", shares, float),
             replicates=given["replicates"],
             methods=_chosen(given["methods"], added),
             kernel=kernel,
@@ -122,7 +142,7 @@ def sensor_command(
             every=given["every"],
             jobs=jobs,
             scheduler=scheduler,
-            timeout=timeout or None,
+            timeout=time_limit(timeout),
             extend=extend,
             retry_failed=retry_failed,
         )
@@ -146,12 +166,13 @@ def _finish(results: Any, no_report: bool) -> None:
     if not no_report:
         from biasgp.report.study_page import write_page
 
-        say(f"page: {write_page(results)}")
+        with lock(results.folder / ".page.lock", results.folder):
+            say(f"page: {write_page(results)}")
 
 
 def _printer(console: Console) -> Callable[[str], None]:
-    # Paths must come out as they are, whole and without markup.
-    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+    # Paths must come out whole and without markup, but nothing that a terminal would obey.
+    return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _with_quick(context: typer.Context, given: dict[str, Any], quick: dict[str, Any]) -> dict[str, Any]:
@@ -163,11 +184,15 @@ def _with_quick(context: typer.Context, given: dict[str, Any], quick: dict[str, 
 T = TypeVar("T")
 
 
-def _list(text: str, kind: Callable[[str], T] = str) -> list[T]:  # type: ignore[assignment]
+def _numbers(option: str, text: str, kind: Callable[[str], T]) -> list[T]:
     try:
-        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+        return [kind(part) for part in _list(text)]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a list of numbers with commas between them.") from None
+        raise WrongUseError(f"{option} {text!r} is not a list of numbers with commas between them.") from None
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _maybe_list(text: str | None) -> list[str] | None:
@@ -197,9 +222,45 @@ def _chosen(methods: str | None, added: list[str]) -> list[str] | None:
 
 def _load_plugins(paths: list[Path] | None) -> None:
     for path in paths or ():
-        # Not as an imported module: what it defines then travels to the workers by value.
-        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
-        exec(code, {"__name__": f"biasgp_plugin_{path.stem}", "__file__": str(path)})
+        code = _compiled(path)
+        try:
+            # Not as an imported module: what it defines then travels to the workers by value.
+            exec(code, {"__name__": f"biasgp_plugin_{path.stem}", "__file__": str(path)})
+        except SystemExit as error:
+            if error.code == TERMINATED:
+                raise
+            _refuse_plugin(path, _line_of(error, path), "it ends the program (sys.exit)")
+        except Exception as error:  # whatever a stranger's file raises
+            detail = " ".join(str(error).split())
+            _refuse_plugin(path, _line_of(error, path), f"{type(error).__name__}: {detail}" if detail else repr(error))
+
+
+def _compiled(path: Path) -> CodeType:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise WrongUseError(f"--register {str(path)!r} cannot be read: {error.strerror or error}.") from None
+    try:
+        text = data.decode("utf-8-sig")
+        if "\0" in text:
+            _refuse_plugin(path, text[: text.index("\0")].count("\n") + 1, "it holds zero bytes")
+        return compile(text, str(path), "exec", dont_inherit=True)
+    except UnicodeDecodeError as error:
+        _refuse_plugin(path, data[: error.start].count(b"\n") + 1, "it is not UTF-8 text")
+    except SyntaxError as error:
+        _refuse_plugin(path, error.lineno or 1, f"{type(error).__name__}: {error.msg}")
+    except (RecursionError, MemoryError):
+        _refuse_plugin(path, 1, "it is nested too deeply")
+
+
+def _refuse_plugin(path: Path, line: int, why: str) -> NoReturn:
+    raise WrongUseError(f"--register {str(path)!r}, line {line}: {why.rstrip('.')}. Correct that file.")
+
+
+def _line_of(error: BaseException, path: Path) -> int:
+    """The innermost line of the file that the error went through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] or 1 if lines else 1
 
 
 @contextmanager
@@ -211,7 +272,7 @@ def _one_line_errors(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         say(f"Stopped. Everything finished so far is in {folder}; the same command goes on from there.")
         raise typer.Exit(130) from None
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, InUseError) as error:
         say(f"Error: {error}")
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:

@@ -40,6 +40,9 @@ Work = Callable[..., Any]
 class Pool(Protocol):
     """Something that applies a function to every block, and keeps their order."""
 
+    @property
+    def blocks(self) -> Sequence[Block]: ...
+
     def map(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
         """[work(block, *shared, *own) for each block and its own arguments]."""
 

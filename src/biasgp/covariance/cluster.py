@@ -1,11 +1,14 @@
 """Blocks on the workers of a Dask cluster: parameters go out, sums come back.
 
 The partition, and the order in which blocks are summed, are those of one machine, so the result is the same to the bit.
-This process keeps the blocks. When a worker dies they are sent again, and the evaluation is repeated.
+This process keeps the blocks. When a worker dies, whether blocks are being placed or evaluated, they are sent to the
+workers that are there then, and the evaluation is repeated.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
@@ -17,8 +20,11 @@ import numpy as np
 from biasgp.covariance.blocks import Block, MakePool, Work
 
 ATTEMPTS = 6
+"""How often one evaluation is tried; a worker that dies costs one or two."""
+PAUSE = 0.2
+"""Seconds before the second attempt, doubled for each further one: a dead worker is listed for a moment."""
 PATIENCE = 120.0
-"""Seconds to wait for a worker to come back."""
+"""Seconds to wait for a worker to come back, when there is none."""
 
 
 class Cluster:
@@ -26,38 +32,60 @@ class Cluster:
 
     def __init__(self, client: Any, blocks: Sequence[Block]) -> None:
         self.client, self.blocks = client, blocks
-        self._place()
-
-    def _place(self) -> None:
-        """Send the blocks out: near ones together, one shard a thread."""
-        self.client.wait_for_workers(1, timeout=PATIENCE)
-        n_shards = max(1, min(len(self.blocks), sum(self.client.nthreads().values())))
-        edges = np.linspace(0, len(self.blocks), n_shards + 1).astype(int).tolist()
-        self.shards = [slice(start, stop) for start, stop in pairwise(edges)]
-        self.held = self._scatter([list(self.blocks[shard]) for shard in self.shards])
-        self.sent: dict[int, tuple[list[Any], list[Any]]] = {}
-
-    def _scatter(self, parts: list[Any]) -> list[Any]:
-        return list(self.client.scatter([_Parcel(part) for part in parts], hash=False, direct=True))
+        self._forget()
 
     def map(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
         columns = [list(column) for column in zip(*each, strict=True)]
+        shards = self._patiently(lambda: self._map_once(work, shared, columns))
+        for shard in shards:
+            if isinstance(shard, Exception):
+                raise shard
+        return [result for shard in shards for result in shard]
+
+    def _patiently(self, once: Callable[[], list[Any]]) -> list[Any]:
+        """once(), again with everything sent anew when a worker was lost on the way."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._map_once(work, shared, columns)
+                return once()
             except _failures() as error:
+                self._forget()
                 if attempt == ATTEMPTS - 1:
-                    raise RuntimeError(f"The cluster lost its workers {ATTEMPTS} times in a row: {error}.") from error
-                self._place()
+                    reason = f"{type(error).__name__}: {error}"
+                    raise RuntimeError(f"The cluster lost its workers {ATTEMPTS} times in a row ({reason}).") from error
+                time.sleep(PAUSE * 2**attempt)
         raise AssertionError
 
     def _map_once(self, work: Work, shared: tuple[Any, ...], columns: list[list[Any]]) -> list[Any]:
+        """Of each shard its blocks' results, or the exception that the work ended in."""
+        if not self.held:
+            self._place()
         arguments = [self._send(place, column) for place, column in enumerate(columns)]
         futures = [
             self.client.submit(_work_on, held, work, shared, *own, pure=False)
             for held, *own in zip(self.held, *arguments, strict=True)
         ]
-        return [result for results in self.client.gather(futures) for result in results]
+        return list(self.client.gather(futures))
+
+    def _forget(self) -> None:
+        """Nothing is on the workers, as far as this process is concerned."""
+        self.shards: list[slice] = []
+        self.held: list[Any] = []
+        self.sent: dict[int, tuple[list[Any], list[Any]]] = {}
+
+    def _place(self) -> None:
+        """Send the blocks out: near ones together, one shard per thread."""
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise RuntimeError(f"The cluster has had no worker for {PATIENCE:g} s.") from error
+        n_shards = max(1, min(len(self.blocks), sum(self.client.nthreads().values())))
+        edges = np.linspace(0, len(self.blocks), n_shards + 1).astype(int).tolist()
+        self.shards = [slice(start, stop) for start, stop in pairwise(edges)]
+        self.held = self._scatter([list(self.blocks[shard]) for shard in self.shards])
+
+    def _scatter(self, parts: list[Any]) -> list[Any]:
+        parcels = [_Parcel(part) for part in parts]
+        return list(self.client.scatter(parcels, hash=False, direct=True, timeout=PATIENCE))
 
     def _send(self, place: int, column: list[Any]) -> list[Any]:
         """One argument of every block, on the workers; what has not changed since the last time stays there."""
@@ -97,20 +125,28 @@ def _same(old: list[Any], new: list[Any]) -> bool:
     )
 
 
-def _work_on(held: _Parcel, work: Work, shared: tuple[Any, ...], *arguments: _Parcel) -> list[Any]:
-    """The work on one shard's blocks, on the worker that has them."""
+def _work_on(held: _Parcel, work: Work, shared: tuple[Any, ...], *arguments: _Parcel) -> list[Any] | Exception:
+    """The work on one shard's blocks, on the worker that has them.
+
+    Its exception is returned, not raised: what is raised is trouble of the cluster's, of whatever type.
+    """
     columns = [
         [value.array() if isinstance(value, _Constant) else value for value in parcel.content] for parcel in arguments
     ]
-    return [work(block, *shared, *own) for block, *own in zip(held.content, *columns, strict=True)]
+    try:
+        return [work(block, *shared, *own) for block, *own in zip(held.content, *columns, strict=True)]
+    except Exception as error:
+        return error
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """What a dead worker looks like from here."""
-    from distributed.comm.core import CommClosedError
-    from distributed.scheduler import KilledWorker
+    """What a dying worker looks like from here, by where it is noticed."""
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-    return (CancelledError, KilledWorker, CommClosedError, TimeoutError, OSError)
+    lost_results = (CancelledError, asyncio.CancelledError, KilledWorker, NoValidWorkerError, NoWorkerError)
+    # CommClosedError and TimeoutError are OSErrors; KeyError: the scheduler has just struck the address off its list.
+    lost_connection = (OSError, KeyError)
+    return (*lost_results, *lost_connection)
 
 
 def on_cluster(client: Any) -> MakePool:

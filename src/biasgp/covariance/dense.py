@@ -1,18 +1,22 @@
-"""The exact covariance. The only place that calls LAPACK, with one jitter policy that reports itself."""
+"""Cholesky factors and inverses. The only place that calls LAPACK, with one jitter policy that reports itself."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from biasgp._typing import Array, Mask
-from biasgp.kernels import Kernel
+from biasgp._typing import Array
 from biasgp.messages import CovarianceError
+from biasgp.watch import did
 
-# Tried in turn, as shares of the mean diagonal: the least that makes the matrix positive definite.
+# Tried in turn, as shares of the usual diagonal: the least that makes the matrix positive definite.
 JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+FACTORISATIONS = "factorisations"
+"""Kind of work of the exact models, in cubes of the number of rows."""
 LEAF = 64
 """Triangular matrices up to this size are left to LAPACK's own inversion."""
 _STRICTLY_LOWER = np.tri(64, k=-1, dtype=bool)
@@ -37,20 +41,36 @@ class DenseFactor:
         """L⁻¹B, whose columns' squared norms are the variances that the data explain."""
         return np.asarray(lapack.dtrtrs(self.lower, B, lower=1)[0])
 
-    def multiply(self, B: Array) -> Array:
-        """LB, which has covariance K where the rows of B are independent and standard."""
-        return np.asarray(np.tril(self.lower) @ B)
+    def __getstate__(self) -> dict[str, Any]:
+        """Half of the matrix: the triangle alone."""
+        return {"packed": packed(self.lower), "jitter": self.jitter}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From a packed triangle, or from the whole matrix of a model file of format 1."""
+        lower = unpacked(state["packed"]) if "packed" in state else state["lower"]
+        vars(self).update(lower=lower, jitter=state["jitter"])
+
+
+def jitter_unit(prior: Array, noise: Array) -> float:
+    """What jitter is a share of: the usual diagonal. A reading of very large noise must not raise that of all."""
+    return float(np.mean(prior) + np.median(noise))
 
 
 def factorise(C: Array, noise: Array) -> DenseFactor:
-    """Cholesky factor of C + diag(noise), with as little jitter as it takes."""
-    scale = float(np.mean(C.diagonal() + noise))
+    """Cholesky factor of C + diag(noise), with as little jitter as it takes.
+
+    A pivot is what is left of a diagonal entry, and its rounding error is about n·eps of that entry: one that is
+    smaller says nothing, and the matrix is singular to working precision.
+    """
+    scale = jitter_unit(C.diagonal(), noise)
     for jitter in JITTERS:
         K = C.copy()
         K.flat[:: len(K) + 1] += noise + jitter * scale
+        least = len(K) * np.finfo(float).eps * K.diagonal()
         # K is symmetric, so its transpose is itself in the order that LAPACK wants.
         lower, info = lapack.dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
-        if info == 0:
+        did(FACTORISATIONS, len(K) ** 3)
+        if info == 0 and np.all(lower.diagonal() ** 2 > least):
             return DenseFactor(lower, jitter * scale)
     raise CovarianceError(
         "The covariance matrix is not positive definite, even with jitter "
@@ -58,71 +78,18 @@ def factorise(C: Array, noise: Array) -> DenseFactor:
     )
 
 
-class DenseCovariance:
-    """K = C(θ) + diag(noise) while it is being learnt: at most four N×N arrays alive at once.
+def semidefinite_root(C: Array, noise: Array) -> Array:
+    """R with RRᵀ = C + diag(noise), for a covariance that is a difference of two and that rounding made indefinite.
 
-    The inverse overwrites the factor, and the gradient overwrites the inverse; ask in that order.
+    Rounding is that of the minuend, of which no share of what is left tells: negative eigenvalues count as none.
     """
-
-    def __init__(self, kernel: Kernel, X: Array, noise: Array) -> None:
-        self.C, self._pullback = kernel.vjp(X)
-        self.noise = noise
-        self._factor: DenseFactor | None = factorise(self.C, noise)
-        self._inverse: Array | None = None
-        self.logdet = self._factor.logdet
-        self.jitter = self._factor.jitter
-
-    def solve(self, b: Array) -> Array:
-        """K⁻¹b, by the factor, or by the inverse once that has taken its place."""
-        return self._factor.solve(b) if self._factor is not None else np.asarray(self.inverse() @ b)
-
-    def matvec(self, v: Array) -> Array:
-        """Kv."""
-        return np.asarray(self.C @ v + (self.noise + self.jitter) * v)
-
-    def inverse(self) -> Array:
-        """Q = K⁻¹, whole and symmetric."""
-        if self._inverse is None:
-            if self._factor is None:
-                raise RuntimeError("The inverse was used up by gradient().")
-            self._inverse = inverse_of(self._factor, overwrite=True)
-            self._factor = None
-        return self._inverse
-
-    def gradient(self, alpha: Array) -> tuple[Array, Array]:
-        """Gradient of ½log|K| + ½rᵀK⁻¹r at α = K⁻¹r: in the kernel's theta, and in each noise variance.
-
-        With W = ½(Q − ααᵀ) these are the kernel's contraction of W, and W's diagonal.
-        """
-        W = self.inverse()
-        self._inverse = None
-        W *= 0.5
-        W = add_outer(W, -0.5, alpha)
-        return self._pullback(W), W.diagonal().copy()
-
-    def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
-        """Keep α where it is not free; where it is, choose it so that (Kα)ᵢ = yᵢ. Returns α and y − Kα.
-
-        By the block of K on the free points or that of Q on the others: whichever is smaller.
-        """
-        alpha = np.where(free, 0.0, alpha)
-        n_free = int(free.sum())
-        if 2 * n_free <= len(y):
-            inside = np.flatnonzero(free)
-            if n_free:
-                block = factorise(self.C[np.ix_(inside, inside)], self.noise[inside] + self.jitter)
-                alpha[inside] = block.solve((y - self.matvec(alpha))[inside])
-            delta = y - self.matvec(alpha)
-        else:
-            delta = np.zeros_like(y)
-            outside = np.flatnonzero(~free)
-            Q = self.inverse()
-            if len(outside):
-                block = factorise(Q[np.ix_(outside, outside)], np.zeros(len(outside)))
-                delta[outside] = block.solve((Q @ y - alpha)[outside])
-            alpha = np.where(free, Q @ (y - delta), alpha)
-        delta[free] = 0.0
-        return alpha, delta
+    try:
+        return np.tril(factorise(C, noise).lower)
+    except CovarianceError:
+        if not np.isfinite(C).all():
+            raise
+        values, vectors, _ = lapack.dsyevd(C + np.diag(noise))
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def inverse_of(factor: DenseFactor, *, overwrite: bool = False) -> Array:
@@ -171,3 +138,16 @@ def mirror(lower: Array) -> Array:
         np.copyto(block, block.T, where=_STRICTLY_LOWER[: stop - start, : stop - start])
         A[stop:, start:stop] = A[start:stop, stop:].T
     return A
+
+
+def packed(lower: Array) -> Array:
+    """The lower triangle of a matrix in Fortran order, column after column in one dimension."""
+    return np.asarray(lapack.dtrttp(lower, uplo="L")[0])
+
+
+def unpacked(triangle: Array) -> Array:
+    """The matrix in Fortran order whose lower triangle was packed; zero above its diagonal."""
+    n = (math.isqrt(8 * triangle.size + 1) - 1) // 2
+    if triangle.shape != (n * (n + 1) // 2,):
+        raise ValueError(f"An array of shape {triangle.shape} is not a packed triangle.")
+    return np.asarray(lapack.dtpttr(n, triangle, uplo="L")[0])

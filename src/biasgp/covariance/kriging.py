@@ -11,12 +11,16 @@ from scipy.spatial import cKDTree
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import BLOCK, Block, MakePool, Pool, Threads, make_blocks
-from biasgp.covariance.local import condition
+from biasgp.covariance.local import condition, with_jitter
+from biasgp.covariance.nearness import Nearness
 from biasgp.covariance.neighbours import Index, first_where, nearest, nearest_to_each, spread_ties
-from biasgp.covariance.paired import Nearness
-from biasgp.covariance.vecchia import with_jitter
 from biasgp.kernels import Kernel
+from biasgp.watch import did, mark
 
+PREDICTIONS = "predictions"
+"""Kind of work, in points; its size is the number of neighbours."""
+FEWEST = 100
+"""With fewer points, what is measured is the beginning."""
 CHUNK = 8 * BLOCK
 """Points predicted at a time: memory does not grow with their number."""
 SPARE = 1.5
@@ -33,11 +37,14 @@ def krige(
 ) -> tuple[Array, Array]:
     """Mean and variance of f at each point given the m readings nearest to it."""
     mean, variance = np.empty(len(points)), np.empty(len(points))
+    mark()
     for rows in chunks(len(points), CHUNK):
         near = nearest(tree, nearness.coordinates(points[rows]), m)
         blocks = [_block_of(X, points[rows][part], near[part]) for part in chunks(len(near), BLOCK)]
-        pieces = conditional_means(Threads(blocks), blocks, kernel, y, noise)
+        pieces = conditional_means(Threads(blocks), kernel, y, noise)
         mean[rows], variance[rows] = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        if len(near) >= FEWEST:
+            did(PREDICTIONS, len(near), m)
     return mean, variance
 
 
@@ -57,18 +64,18 @@ def _block_of(X: Array, points: Array, near: Index) -> Block:
 
 
 def conditional_means(
-    pool: Pool, blocks: list[Block], kernel: Kernel, y: Array, noise: Array, usable: Mask | None = None, m: int = 0
+    pool: Pool, kernel: Kernel, y: Array, noise: Array, usable: Mask | None = None, m: int = 0
 ) -> list[tuple[Array, Array]]:
     """Mean and variance of f at each block's targets, from their first m neighbours that are usable (or from all)."""
 
     def work(raised: Array) -> list[tuple[Array, Array]]:
         each = (
             (y[block.members], raised[block.members], None if usable is None else usable[block.members])
-            for block in blocks
+            for block in pool.blocks
         )
         return pool.map(conditional_mean, (kernel, m), each)
 
-    return with_jitter(kernel, blocks[0].X, noise, work)[0]
+    return with_jitter(kernel, pool.blocks[0].X, noise, work)[0]
 
 
 def conditional_mean(
@@ -78,15 +85,17 @@ def conditional_mean(
     if usable is not None:
         keep = (block.neighbours >= 0) & usable[np.maximum(block.neighbours, 0)]
         block = replace(block, neighbours=first_where(block.neighbours, keep, m))
-    # A little noise of the target's own keeps its pivot away from 0; it comes off again.
-    own = float(noise.mean()) if len(noise) else 1.0
+    # A little noise of the target's own keeps its pivot away from 0; it comes off again. It is at most f's own
+    # variance: what is left of that after more was added to it and taken off would be rounding error.
+    prior = float(kernel.diag(block.X[block.targets]).mean())
+    own = min(float(noise.mean()), prior or np.inf) if len(noise) else 1.0
     padded = np.append(noise, np.zeros(len(block.X) - len(noise)))
     weights, v = condition(block, kernel, padded, np.full(len(block.targets), own))
     values = np.append(y, np.zeros(1))[block.neighbours]  # −1, no neighbour, is the zero at the end
     return np.einsum("tk,tk->t", weights, values), np.maximum(v - own, 0.0)
 
 
-class Surroundings:
+class NeighbourSurroundings:
     """The readings around each reading, for predictions of each without itself."""
 
     def __init__(self, kernel: Kernel, X: Array, m: int, *, make_pool: MakePool = Threads) -> None:
@@ -101,10 +110,15 @@ class Surroundings:
         self.blocks = make_blocks(X, coordinates, everyone, self.candidates)
         self.pool: Pool = make_pool(self.blocks)
 
+    @property
+    def nearest(self) -> Index:
+        """Of each reading, the nearest other."""
+        return self.candidates[:, 0]
+
     def leave_one_out(self, kernel: Kernel, y: Array, noise: Array, usable: Mask) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given the nearest usable others."""
         mean, variance = np.empty(self.n), np.empty(self.n)
-        parts = conditional_means(self.pool, self.blocks, kernel, y, noise, usable, self.m)
+        parts = conditional_means(self.pool, kernel, y, noise, usable, self.m)
         for block, part in zip(self.blocks, parts, strict=True):
             rows: NDArray[np.intp] = block.members[block.targets]
             mean[rows], variance[rows] = part

@@ -5,17 +5,18 @@ Compiled for the common kernels where numba is installed, and in batches of smal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array
 from biasgp.covariance.blocks import Block
-from biasgp.covariance.paired import batch
+from biasgp.covariance.dense import JITTERS, jitter_unit
+from biasgp.covariance.protocol import Density
 from biasgp.kernels import Exponential, Kernel, Matern32, Matern52, SquaredExponential, Stationary
 from biasgp.messages import CovarianceError
 
@@ -24,13 +25,7 @@ BATCH_ENTRIES = 2**20
 """A batch holds about this many covariances."""
 
 
-@dataclass(frozen=True)
-class Density:
-    """Σ ½(log v + r²/v) over a block's targets; its gradient in theta; and in the noise of each member, or its sum."""
-
-    value: float
-    by_theta: Array
-    by_noise: Array
+Result = TypeVar("Result")
 
 
 @cache
@@ -44,15 +39,15 @@ def compiled() -> ModuleType | None:
 
 
 def density(block: Block, kernel: Kernel, each_noise: bool, y: Array, noise: Array) -> Density:
-    """The density of the targets' y given that of their neighbours; y and noise are the members'."""
+    """Σ ½(log v + r²/v) over the targets' y given that of their neighbours; y and noise are the members'."""
     fast = compiled()
     if fast is None or type(kernel) not in FAMILIES:
         return _density_in_batches(block, kernel, each_noise, y, noise)
     assert isinstance(kernel, Stationary)
     rows = len(block.targets) if each_noise else 0
     entries = np.zeros((rows, block.neighbours.shape[1] + 1))
-    A = np.ascontiguousarray(kernel._scaled_features(block.X))
-    family, variance = FAMILIES.index(type(kernel)), kernel._values("variance")[0]
+    A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
+    family, variance = FAMILIES.index(type(kernel)), kernel.variance
     fine, sums = fast.density(A, family, variance, y, noise, block.targets, block.neighbours, entries)
     if not fine:
         raise CovarianceError("A covariance of neighbours is not positive definite.")
@@ -68,8 +63,8 @@ def condition(block: Block, kernel: Kernel, noise: Array, own: Array) -> tuple[A
         return _condition_in_batches(block, kernel, noise, own)
     assert isinstance(kernel, Stationary)
     weights, v = np.empty(block.neighbours.shape), np.empty(len(block.targets))
-    A = np.ascontiguousarray(kernel._scaled_features(block.X))
-    family, variance = FAMILIES.index(type(kernel)), kernel._values("variance")[0]
+    A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
+    family, variance = FAMILIES.index(type(kernel)), kernel.variance
     if not fast.condition(A, family, variance, noise, block.targets, block.neighbours, own, weights, v):
         raise CovarianceError("A covariance of neighbours is not positive definite.")
     return weights, v
@@ -111,7 +106,7 @@ def _solve_upper(L: Array, b: Array) -> Array:
 def _density_in_batches(block: Block, kernel: Kernel, each_noise: bool, y: Array, noise: Array) -> Density:
     value, by_theta, by_noise = 0.0, np.zeros(len(kernel.theta)), np.zeros(len(block.members) if each_noise else 1)
     for _, where, there in _batches(block):
-        C, pullback = batch(kernel, block.X[where])
+        C, pullback = kernel.batched_vjp(block.X[where])
         L = _factor(C, there, noise[where])
         z: Array = np.linalg.solve(L, np.where(there, y[where], 0.0)[:, :, None])[:, :, 0].astype(np.float64)
         root, last = L[:, -1, -1], z[:, -1]
@@ -135,7 +130,21 @@ def _condition_in_batches(block: Block, kernel: Kernel, noise: Array, own: Array
     for part, where, there in _batches(block):
         diagonal = noise[where]
         diagonal[:, -1] = own[part]
-        L = _factor(batch(kernel, block.X[where])[0], there, diagonal)
+        L = _factor(kernel.batched_vjp(block.X[where])[0], there, diagonal)
         weights[part] = _solve_upper(L[:, :-1, :-1], L[:, -1, :-1])
         v[part] = L[:, -1, -1] ** 2
     return weights, v
+
+
+def with_jitter(kernel: Kernel, X: Array, noise: Array, work: Callable[[Array], Result]) -> tuple[Result, float]:
+    """work(noise) with as little added to the noise as it takes, and what that was."""
+    scale = jitter_unit(kernel.diag(X[:100]), noise)
+    for jitter in JITTERS:
+        try:
+            return work(noise + jitter * scale), jitter * scale
+        except CovarianceError:
+            continue
+    raise CovarianceError(
+        "The covariance of neighbouring readings is not positive definite, even with jitter "
+        f"{JITTERS[-1]:g} of its diagonal. Look for inputs of extreme size, or use a less smooth kernel."
+    )

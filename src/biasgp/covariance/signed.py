@@ -39,6 +39,12 @@ class SignedFactor:
     G: Array
     second: DenseFactor | None
 
+    @classmethod
+    def of(cls, C: Array, precision: Array, first: DenseFactor, G: Array, second: DenseFactor | None) -> SignedFactor:
+        """All of it from what takes O(N³) to make."""
+        positive, minus, negative, cross = _parts(C, precision)
+        return cls(C, precision, positive, minus, negative, first, cross, G, second)
+
     @property
     def logdet(self) -> float:
         """log|I + C diag τ|."""
@@ -117,15 +123,12 @@ class SignedFactor:
 
 def signed_factor(C: Array, precision: Array) -> SignedFactor | None:
     """The factors for C and τ; None where S is not positive definite."""
-    positive, minus = np.sqrt(np.maximum(precision, 0.0)), np.flatnonzero(precision < 0.0)
+    positive, minus, negative, cross = _parts(C, precision)
     if len(minus) == len(precision):
         return None
     F = C * positive[:, None]
     F *= positive
     first = factorise(F, np.ones(len(F)))
-    negative = np.sqrt(-precision[minus])
-    cross = C[:, minus] * positive[:, None]
-    cross *= negative
     if len(minus) == 0:
         return SignedFactor(C, precision, positive, minus, negative, first, cross, cross, None)
     G = first.half_solve(cross)
@@ -139,3 +142,12 @@ def signed_factor(C: Array, precision: Array) -> SignedFactor | None:
     if second.jitter > 0.0:
         return None
     return SignedFactor(C, precision, positive, minus, negative, first, cross, G, second)
+
+
+def _parts(C: Array, precision: Array) -> tuple[Array, NDArray[np.intp], Array, Array]:
+    """r₊, the rows where τ < 0, r₋ there, and r₊Cr₋."""
+    positive, minus = np.sqrt(np.maximum(precision, 0.0)), np.flatnonzero(precision < 0.0)
+    negative = np.sqrt(-precision[minus])
+    cross = C[:, minus] * positive[:, None]
+    cross *= negative
+    return positive, minus, negative, cross

@@ -18,10 +18,14 @@ SAME_POINT = 1e-6
 # Sums may be taken in vector order. Not NaN-free: a failed factorisation must show.
 FAST = {"reassoc", "contract", "nsz"}
 Function = TypeVar("Function", bound=Callable[..., Any])
-_compile = cast("Callable[[Function], Function]", njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy"))
+OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": FAST, "error_model": "numpy"}
+_compile = cast("Callable[[Function], Function]", njit(**OPTIONS))
+# Always inside their callers: a process that has just compiled a separate function and one that has read it from
+# numba's cache use differently optimised copies of it, whose sums differ in the last bit.
+_compile_inside = cast("Callable[[Function], Function]", njit(forceinline=True, **OPTIONS))
 
 
-@_compile
+@_compile_inside
 def _covariances(P: Any, n: int, family: int, variance: float, K: Any, S: Any) -> None:
     """Upper triangles (without diagonals) of the covariance of the points in the columns of P, and of its slope."""
     d = P.shape[0]
@@ -56,7 +60,7 @@ def _covariances(P: Any, n: int, family: int, variance: float, K: Any, S: Any) -
                 S[j, k] = (5.0 / 3.0) * (1.0 + r) * e
 
 
-@_compile
+@_compile_inside
 def _cholesky(U: Any, n: int) -> bool:
     """UᵀU in place of the upper triangle of a matrix; False where it is not positive definite.
 
@@ -83,7 +87,7 @@ def _cholesky(U: Any, n: int) -> bool:
     return True
 
 
-@_compile
+@_compile_inside
 def _gather(A: Any, target: int, neighbours: Any, P: Any) -> int:
     """Coordinates of the neighbours, then of the target, into the columns of P; how many neighbours there are."""
     n = 0
@@ -96,7 +100,7 @@ def _gather(A: Any, target: int, neighbours: Any, P: Any) -> int:
     return n
 
 
-@_compile
+@_compile_inside
 def _factorise(K: Any, U: Any, n: int, variance: float, noise: Any, neighbours: Any, own_noise: float) -> bool:
     for j in range(n + 1):
         U[j, j] = variance + (noise[neighbours[j]] if j < n else own_noise)
@@ -105,7 +109,7 @@ def _factorise(K: Any, U: Any, n: int, variance: float, noise: Any, neighbours: 
     return _cholesky(U, n + 1)
 
 
-@_compile
+@_compile_inside
 def _back_solve(U: Any, n: int, x: Any) -> None:
     """U⁻¹x in place."""
     for j in range(n - 1, -1, -1):

@@ -12,11 +12,14 @@ import pandas as pd
 
 from biasgp._typing import Array, Mask
 from biasgp.data.table import Table, TableError
-from biasgp.data.times import Times, parse_times_of_day
+from biasgp.data.times import Times
 
 MIN_READINGS = 5
+MOST_GUESSED = 50
+"""Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
 HOUR_NS = 3_600_000_000_000
+HOUR_US = HOUR_NS // 1000
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
 KNOWN_UNITS = frozenset(
     {"ppb", "ppm", "ppt", "h", "s", "min", "mm", "cm", "m", "km", "mv", "v", "ma", "hpa", "pa", "kpa"}
@@ -83,22 +86,15 @@ def read_times(table: Table, columns: Sequence[str]) -> Times:
     times = table.times(columns[0])
     if len(columns) == 1:
         return times
-    missing = table.missing(columns[1])
-    clock = parse_times_of_day(table.column(columns[1]), missing)
-    rows = np.flatnonzero(clock.unreadable)
-    if len(rows):
-        value = table.column(columns[1]).iloc[rows[0]]
-        raise TableError(
-            f"Column {columns[1]!r}, row {rows[0] + 1}: {value!r} is not a time of day. Write it as 13:00."
-        )
-    joined = times.values + (clock.values - pd.Timestamp(0))
+    joined = times.values + (table.reading(columns[1]).checked_clock().values - np.datetime64(0, "ns"))
     return Times(joined, times.unreadable, times.zoned, times.offset_hours, note=times.note)
 
 
-def hours_since(times: pd.Series, origin: pd.Timestamp) -> Array:
+def hours_since(times: np.ndarray, origin: pd.Timestamp) -> Array:
     """Hours from the origin; NaN where there is no time."""
-    elapsed = (times - origin).to_numpy(dtype="timedelta64[ns]")
-    hours = elapsed.astype(np.int64) / HOUR_NS
+    # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
+    elapsed = times.astype("datetime64[us]") - origin.to_datetime64().astype("datetime64[us]")
+    hours = elapsed.astype(np.int64) / HOUR_US
     return np.where(np.isnat(elapsed), np.nan, hours)
 
 
@@ -128,61 +124,104 @@ def choose(
     if target in given:
         raise TableError(f"{target!r} is the target: leave it out of --features.")
     kinds.pop(target, None)
-    found = _features(table, kinds, guess=not given)
+    found = _chosen(table, kinds) if given else _guess_features(table, kinds)
     if not found:
         raise TableError(
             f"{table.name} has no column to explain {target!r} by: a time or a number. Name them with --features."
+            + _first_trouble(table, kinds)
         )
     if not given:
+        _refuse_too_many(table, target, found)
         shown = ", ".join(repr(feature.name) for feature in found)
         notes.append(f"Features: {shown} (choose with --features).")
+        notes += [f"Not used: {table.reading(name).trouble}" for name in _troubled(kinds)]
+    for name in (target, *(name for feature in found for name in feature.columns)):
+        table.reading(name).refuse_open()
+        notes += [table.reading(name).note] if table.reading(name).note else []
     return target, tuple(found), tuple(notes)
 
 
 def _guess_target(table: Table, given: Sequence[str], flag_column: str | None) -> str:
-    others = [name for name in table.columns if name not in given and name != flag_column]
-    numeric = [name for name in others if table.kind(name) == "number" and not name.startswith("column ")]
-    if not numeric:
-        raise TableError(f"{table.name} has no numeric column to take for the target. Name one with --target.")
-    return numeric[-1]
+    others = [name for name in reversed(table.columns) if name not in given and name != flag_column]
+    for name in others:
+        kind = table.kind(name) if name not in table.nameless else ""
+        if kind == "number?":
+            raise TableError(
+                f"{table.reading(name).trouble} As the last column of numbers it would be the target; --target "
+                "chooses another."
+            )
+        if kind == "number":
+            return name
+    raise TableError(f"{table.name} has no numeric column to take for the target. Name one with --target.")
 
 
-def _features(table: Table, kinds: Mapping[str, str], guess: bool) -> list[Feature]:
-    """Inputs of the named kinds. A guess takes the first time and every number; a choice must be usable as it is."""
+def _troubled(kinds: Mapping[str, str]) -> list[str]:
+    """Columns that look like numbers or times, but cannot be read."""
+    return [name for name, kind in kinds.items() if kind in ("number?", "time?")]
+
+
+def _first_trouble(table: Table, kinds: Mapping[str, str]) -> str:
+    return next((f" {table.reading(name).trouble}" for name in _troubled(kinds)), "")
+
+
+def _refuse_too_many(table: Table, target: str, found: Sequence[Feature]) -> None:
+    most = min(MOST_GUESSED, len(table))
+    if len(found) > most:
+        raise TableError(
+            f"{table.name} has {len(found):,} columns to explain {target!r} by, and {len(table):,} rows: too many to "
+            f"guess from (more than {most}). Name those that matter with --features."
+        )
+
+
+def _guess_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
+    """The first time, and every number that says something."""
+    dates = [name for name, kind in kinds.items() if kind == "time"]
+    clocks = [name for name, kind in kinds.items() if kind == "clock"]
+    times = [_time_feature(table, name, clocks[:1]) for name in dates[:1]]
+    numbers = [name for name, kind in kinds.items() if kind == "number" and not _useless(table, name)]
+    return [*times, *(Feature(name, (name,)) for name in numbers)]
+
+
+def _chosen(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
+    """The inputs that were named, each of which must be usable as it is."""
     found: list[Feature] = []
     clocks = [name for name, kind in kinds.items() if kind == "clock"]
     for name, kind in kinds.items():
-        if kind == "time" and not (guess and any(feature.is_time for feature in found)):
+        if kind == "time":
             found.append(_time_feature(table, name, clocks[:1]))
-        elif kind == "number" and not (guess and _useless(table, name)):
+        elif kind == "number":
             found.append(Feature(name, (name,)))
-        elif not guess and kind == "clock" and any(feature.is_time for feature in found):
+        elif kind == "clock" and any(feature.is_time for feature in found):
             continue  # joined to its date
-        elif not guess and kind == "empty":
+        elif kind == "empty":
             raise TableError(f"Column {name!r} holds nothing but missing values. Leave it out of --features.")
-        elif not guess and kind in ("text", "clock"):
+        elif kind == "time?":
+            raise TableError(table.reading(name).trouble)
+        else:
             table.numbers(name)  # names the row and the value
-    return sorted(found, key=lambda feature: not feature.is_time) if guess else found
+    return found
 
 
 def _useless(table: Table, name: str) -> bool:
     """Whether a guess should pass over a column: no name, one value, or mostly missing."""
     values = table.numbers(name)
     values = values[np.isfinite(values)]
-    return name.startswith("column ") or len(values) < len(table) / 2 or np.ptp(values) == 0.0
+    return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
 
 
 def _time_feature(table: Table, name: str, clocks: Sequence[str]) -> Feature:
     columns: tuple[str, ...] = (name,)
     times = read_times(table, columns)
-    known = times.values.dropna()
-    if clocks and len(known) and (known == known.dt.normalize()).all():
+    known = times.values[~np.isnat(times.values)]
+    if clocks and len(known) and (known == known.astype("datetime64[D]")).all():
         columns = (name, clocks[0])
         times = read_times(table, columns)
-        known = times.values.dropna()
+        known = times.values[~np.isnat(times.values)]
     if len(known) == 0:
         raise TableError(f"Column {name!r} holds no time. Leave it out of --features.")
-    return Feature(" ".join(columns), columns, True, known.min().isoformat(), times.zoned, times.offset_hours)
+    return Feature(
+        " ".join(columns), columns, True, pd.Timestamp(known.min()).isoformat(), times.zoned, times.offset_hours
+    )
 
 
 def read_readings(
@@ -202,8 +241,6 @@ def read_readings(
     for feature, values in zip(chosen, columns, strict=True):
         if not np.isfinite(values).any():
             raise TableError(f"Column {feature.name!r} holds nothing but missing values. Leave it out of --features.")
-        if feature.is_time and read_times(table, feature.columns[:1]).note:
-            notes += (read_times(table, feature.columns[:1]).note,)
     X = np.column_stack(columns)
     wanted = table.rows_where(where) if where else np.ones(len(y), dtype=bool)
     kept, left_out = _keep(target, chosen, X, y, wanted, where)

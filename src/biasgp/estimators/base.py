@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from biasgp._typing import Array
 from biasgp.covariance.blocks import MakePool, Threads
 from biasgp.covariance.cluster import on_cluster
-from biasgp.covariance.dense import factorise
+from biasgp.covariance.dense import semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.progress import watching
+from biasgp.estimators.progress import foreseen, watching
 from biasgp.estimators.validation import (
+    MIN_READINGS,
     check_choice,
     check_kernel,
     check_noise_variance,
@@ -28,10 +29,10 @@ from biasgp.estimators.validation import (
     check_positive_integer,
     check_query,
     check_readings,
+    check_spread,
     check_training,
     column_names,
 )
-from biasgp.kernels import Kernel
 from biasgp.messages import (
     ConstantResponseWarning,
     ConvergenceWarning,
@@ -39,33 +40,15 @@ from biasgp.messages import (
     RunawayTuningWarning,
     TimeLimitWarning,
 )
-from biasgp.models.large.posterior import VecchiaPosterior
-from biasgp.models.large.search import Scheme
-from biasgp.models.posterior import AveragedPosterior, Posterior
-from biasgp.models.support import log_normal
+from biasgp.models.problem import FitResult, Problem
+from biasgp.models.sparse.kinds import log_normal
+from biasgp.models.strategy import Strategy, approximation_names, choose_strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
-from biasgp.optimize import OUT_OF_TIME, Report
+from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
 
 OUTLIER_SIZE = 2.5
 """A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
-
-APPROXIMATIONS = ("auto", "exact", "vecchia")
-EXACT_UP_TO = 1500
-"""Readings up to which "auto" is exact: from there on a robust fit would take minutes (benchmarks/large.py --auto)."""
-
-
-class ModelFit(Protocol):
-    """What a model's fit must have for the estimator to predict from it."""
-
-    @property
-    def kernel(self) -> Kernel: ...
-    @property
-    def noise_variance(self) -> float: ...
-    @property
-    def posterior(self) -> Posterior | AveragedPosterior | VecchiaPosterior: ...
-    @property
-    def report(self) -> Report: ...
 
 
 class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -81,15 +64,14 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     _make_pool: MakePool = staticmethod(Threads)
 
     @abstractmethod
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> ModelFit:
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:
         """Fit the model to response.z, and set the attributes that are the model's own, in the user's units."""
 
-    def _scheme(self, n: int) -> Scheme | None:
-        """How nearest neighbours are to be used for n readings; None for the exact model."""
-        check_choice("approximation", self.approximation, APPROXIMATIONS)
-        if self.approximation == "exact" or (self.approximation == "auto" and n <= EXACT_UP_TO):
-            return None
-        return Scheme(check_positive_integer("neighbors", self.neighbors), self._make_pool)
+    def _strategy(self, problem: Problem) -> Strategy:
+        """Which engine is used for these readings, and how."""
+        check_choice("approximation", self.approximation, approximation_names())
+        neighbours = check_positive_integer("neighbors", self.neighbors)
+        return choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
 
     def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
         """Fit to readings y at the rows of X.
@@ -109,11 +91,12 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_choice("response", self.response, RESPONSES)
         kernel = check_kernel(self.kernel)
         X_array, y_array = check_training(self, X, y)
+        check_spread(y_array)
         known = check_noise_variance(noise_variance, len(y_array))
         max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
         with watching(max_time, self.verbose) as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
-            scaling = Scaling.of(y_array, transform)
+            scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
                 warnings.warn(
                     f"y is {y_array[0]:g} everywhere: predictions will be that, and their std means nothing. "
@@ -123,10 +106,15 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 )
             response = ScaledResponse(y_array, scaling)
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            model = self._fit_model(X_array, response, bound, response.variances(known))
+            problem = Problem(X_array, response.z, bound, response.variances(known))
+            with foreseen(type(self).__name__ if self._strategy(problem).exact else "", len(problem)):
+                model = self._fit_model(problem, response)
+        # What was flagged says nothing of the range of f.
+        clean = ~getattr(self, "outlier_mask_", np.zeros(len(y_array), dtype=bool))
+        scaling = scaling.supported_by(y_array[clean] if clean.sum() >= MIN_READINGS else y_array)
         self._scaling, self._posterior = scaling, model.posterior
         self._scaled_noise_variance = model.noise_variance
-        self.response_ = transform
+        self.response_ = scaling.transform
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
         self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
         self.n_iter_ = max(1, model.report.n_iter)
@@ -151,11 +139,10 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         finally:
             del self._make_pool
 
-    def _warn_about(self, model: ModelFit) -> None:
-        runaway = getattr(model, "runaway", "")
-        if runaway:
+    def _warn_about(self, model: FitResult) -> None:
+        if model.runaway:
             warnings.warn(
-                f"The tuning ran away: {runaway}. Do not rely on this fit; use tuning='ml'.",
+                f"The tuning ran away: {model.runaway}. Do not rely on this fit; use tuning='ml'.",
                 RunawayTuningWarning,
                 stacklevel=3,
             )
@@ -200,7 +187,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not (return_std or return_cov) and scaling.is_linear:
                 return scaling.backward(self._posterior.mean(array))
             if return_cov:
-                mean, covariance = self._posterior.mean_and_covariance(array)
+                mean, covariance = self._joint(array)
                 covariance.flat[:: len(covariance) + 1] += noise
                 return scaling.joint_moments(mean, covariance)
             mean, variance = self._posterior.mean_and_variance(array)
@@ -233,6 +220,13 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             mean, variance = self._posterior.mean_and_variance(X)
         return mean, variance + (self._scaled_noise_variance if include_noise else 0.0)
 
+    def _joint(self, X: Array) -> tuple[Array, Array]:
+        """Mean and covariance of f in model units; what rounding does to its symmetry and diagonal is undone."""
+        mean, covariance = self._posterior.mean_and_covariance(X)
+        covariance = 0.5 * (covariance + covariance.T)
+        np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
+        return mean, covariance
+
     def sample_y(
         self,
         X: ArrayLike,
@@ -244,10 +238,12 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         check_positive_integer("n_samples", n_samples)
         array = check_query(self, X)
-        mean, covariance = self._posterior.mean_and_covariance(array)
-        # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's.
-        extra = 1e-10 * np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
+        mean, covariance = self._joint(array)
+        # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's, which may
+        # itself be nothing (a linear kernel on a column that does not vary).
+        prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
+        extra = np.maximum(1e-10 * prior, np.finfo(float).tiny)
         if include_noise:
             extra = extra + self._scaled_noise_variance
         standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
-        return self._scaling.backward(mean[:, None] + factorise(covariance, extra).multiply(standard))
+        return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)

@@ -6,15 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from biasgp._typing import Array
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
-from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
-from biasgp.models.large import constant_bias as large
+from biasgp.models.problem import Problem
 from biasgp.response import ScaledResponse
-
-Fit = constant_bias.ConstantBiasFit | large.LargeConstantBiasFit
 
 
 class ConstantBiasGP(BaseGP):
@@ -23,7 +19,7 @@ class ConstantBiasGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out.
     tuning : {"ml", "paper"}
         How the penalty λ is found. "ml": λ = k/σ with k by maximum likelihood, and a cheaper penalty on the side of f
         that has more outliers, so that they do not shift it. "paper": the paper's alternation, which has no minimum; it
@@ -35,7 +31,8 @@ class ConstantBiasGP(BaseGP):
         plain GP.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the search for the covariance parameters.
     approximation : {"auto", "exact", "vecchia"}
@@ -93,31 +90,25 @@ class ConstantBiasGP(BaseGP):
         self.max_time = max_time
         self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
-        z, scale = response.z, response.scaling.scale
-        scheme = self._scheme(len(X))
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> constant_bias.ConstantBiasFit:
+        scale, strategy = response.scaling.scale, self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lam is not None and self.k is not None:
             raise ValueError("Give lam or k, not both: lam = k/σ.")
         lam = None if self.lam is None else check_number("lam", self.lam, above=0.0, inclusive=True) * scale
         k = None if self.k is None else check_number("k", self.k, above=0.0)
         paper = self.tuning == "paper" and k is None and lam is None
-        model: Fit
-        if scheme is not None:
-            if paper or lam == 0.0:
-                what = "lam=0" if lam == 0.0 else "tuning='paper'"
-                raise ValueError(
-                    f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings."
-                )
-            model = large.fit(X, z, kernel, known, self.max_iter, scheme, k=k, lam=lam)
-        elif lam == 0.0:
-            model = constant_bias.fit_unregularised(X, z, kernel, known, self.max_iter)
+        if not strategy.exact and (paper or lam == 0.0):
+            what = "lam=0" if lam == 0.0 else "tuning='paper'"
+            raise ValueError(f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings.")
+        if lam == 0.0:
+            model = constant_bias.fit_unregularised(problem, self.max_iter)
         elif paper:
-            model = constant_bias.alternate(X, z, kernel, known, self.max_iter)
+            model = constant_bias.alternate(problem, self.max_iter)
         else:
-            model = constant_bias.fit(X, z, kernel, known, self.max_iter, k=k, lam=lam)
+            model = constant_bias.fit(problem, self.max_iter, strategy, k=k, lam=lam)
         self.bias_ = response.bias(model.bias)
-        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
+        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + problem.known)
         self.k_ = model.k
         self.lam_ = (model.box.down / scale, model.box.up / scale)
         self.optimality_ = model.optimality

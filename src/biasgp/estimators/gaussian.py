@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from biasgp._typing import Array
 from biasgp.estimators.base import BaseGP
-from biasgp.kernels import Kernel
 from biasgp.models import gaussian
-from biasgp.models.large import gaussian as large
+from biasgp.models.problem import Problem
 from biasgp.response import ScaledResponse
-
-Fit = gaussian.GaussianFit | large.LargeGaussianFit
 
 
 class GaussianGP(BaseGP):
@@ -20,10 +16,11 @@ class GaussianGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the search for the covariance parameters.
     approximation : {"auto", "exact", "vecchia"}
@@ -76,12 +73,7 @@ class GaussianGP(BaseGP):
         self.max_time = max_time
         self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
-        scheme = self._scheme(len(X))
-        model: Fit
-        if scheme is None:
-            model = gaussian.fit(X, response.z, kernel, known, self.max_iter)
-        else:
-            model = large.fit(X, response.z, kernel, known, self.max_iter, scheme)
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> gaussian.GaussianFit:
+        model = gaussian.fit(problem, self.max_iter, self._strategy(problem))
         self.log_marginal_likelihood_ = model.log_likelihood + response.log_jacobian
         return model

@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.optimize import Watch, watched
+from biasgp.covariance.dense import FACTORISATIONS
+from biasgp.watch import Watch, expect, watched
 
 LOGGER = logging.getLogger("biasgp")
+WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
+"""Factorisations of all readings that an exact fit takes as a rule, smaller ones counted by the cube of their size:
+benchmarks/command.py --counts."""
 
 
 @contextmanager
@@ -21,6 +25,14 @@ def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
     deadline = np.inf if max_time is None else time.monotonic() + max_time
     with _listener(verbose) as listener, watched(Watch(deadline, listener)) as watch:
         yield watch
+
+
+@contextmanager
+def foreseen(kind: str, n: int) -> Iterator[None]:
+    """Inside, an exact fit by an estimator of this kind to n readings is what is expected."""
+    expect(FACTORISATIONS, WHOLE_FITS.get(kind, 0) * n**3)
+    yield
+    expect(FACTORISATIONS, 0.0)
 
 
 @contextmanager

@@ -6,15 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from biasgp._typing import Array
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number
-from biasgp.kernels import Kernel
 from biasgp.models import random_bias
-from biasgp.models.large import random_bias as large
+from biasgp.models.problem import Problem
 from biasgp.response import ScaledResponse
-
-Fit = random_bias.RandomBiasFit | large.LargeRandomBiasFit
 
 
 class RandomBiasGP(BaseGP):
@@ -23,7 +19,7 @@ class RandomBiasGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out.
     tuning : {"ml", "paper"}
         How (λ₁, λ₂, λ₃) are found. "ml": by a bound on the marginal likelihood of the Student-t that the model implies.
         "paper": the paper's alternation, which has no minimum; it is stopped and warns. Ignored when lambdas are given.
@@ -33,7 +29,8 @@ class RandomBiasGP(BaseGP):
         deviation). λ₁ may be infinite: no common bias.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the search for the parameters.
     approximation : {"auto", "exact", "vecchia"}
@@ -93,26 +90,22 @@ class RandomBiasGP(BaseGP):
         self.max_time = max_time
         self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
-        z, scale = response.z, response.scaling.scale
-        scheme = self._scheme(len(X))
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> random_bias.RandomBiasFit:
+        scale, strategy = response.scaling.scale, self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         lambdas = None if self.lambdas is None else _check_lambdas(self.lambdas)
         paper = self.tuning == "paper" and lambdas is None
-        model: Fit
-        if scheme is not None:
-            if paper:
-                raise ValueError("tuning='paper' has no nearest-neighbour form: pass approximation='exact'.")
-            model = large.fit(X, z, kernel, known, self.max_iter, scheme, lambdas=lambdas)
-        elif paper:
-            model = random_bias.alternate(X, z, kernel, known, self.max_iter)
+        if paper and not strategy.exact:
+            raise ValueError("tuning='paper' has no nearest-neighbour form: pass approximation='exact'.")
+        if paper:
+            model = random_bias.alternate(problem, self.max_iter)
         else:
-            model = random_bias.fit(X, z, kernel, known, self.max_iter, lambdas=lambdas)
+            model = random_bias.fit(problem, self.max_iter, strategy, lambdas=lambdas)
         self.bias_ = response.bias(model.bias)
         self.bias_variance_ = model.bias_variance * scale**2
         self.mean_bias_ = model.mean_bias * scale
         self.lambdas_ = model.lambdas
-        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + known)
+        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + problem.known)
         self.optimality_ = model.optimality
         self.objective_ = model.objective - response.log_jacobian
         return model

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP, ModelFit
+from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.student_t import MAX_NU, NOISES, warn_of_hidden_outliers
 from biasgp.estimators.validation import (
     check_choice,
@@ -26,6 +27,7 @@ from biasgp.estimators.validation import (
 from biasgp.kernels import Kernel
 from biasgp.messages import InterruptedWarning, MixingWarning
 from biasgp.models import scale_mixture
+from biasgp.models.problem import FitResult, Problem
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
 
@@ -42,7 +44,7 @@ class ScaleMixtureGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out. Values given to it are the
+        Covariance of f. Squared exponential with one length-scale per input when left out. Values given to it are the
         middle of its parameters' priors.
     nu : float, optional
         Degrees of freedom of the noise. Drawn too, between 0.5 and 200, when left out.
@@ -59,7 +61,8 @@ class ScaleMixtureGP(BaseGP):
         high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the search for a start.
     progress : bool
@@ -142,12 +145,14 @@ class ScaleMixtureGP(BaseGP):
         self.progress = progress
         self.on_interrupt = on_interrupt
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> ModelFit:
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:
         plan = scale_mixture.Plan(
             draws=check_positive_integer("draws", self.draws),
             tune=check_positive_integer("tune", self.tune),
             chains=check_positive_integer("chains", self.chains),
         )
+        if find_spec("arviz_stats") is None:
+            raise ImportError("ScaleMixtureGP judges its chains with arviz-stats: pip install 'biasgp[mcmc]'.")
         check_choice("on_interrupt", self.on_interrupt, ("raise", "return"))
         check_choice("noise", self.noise, NOISES)
         nu = None if self.nu is None else check_number("nu", self.nu, above=0.0)
@@ -156,10 +161,7 @@ class ScaleMixtureGP(BaseGP):
         seed = np.random.SeedSequence(check_random_state(self.random_state).randint(2**31, size=4).tolist())
         with _bar(bool(self.progress)) as progress:
             model = scale_mixture.fit(
-                X,
-                response.z,
-                kernel,
-                known,
+                problem,
                 self.max_iter,
                 plan,
                 seed,
@@ -168,13 +170,13 @@ class ScaleMixtureGP(BaseGP):
                 progress=progress,
                 keep_on_interrupt=self.on_interrupt == "return",
             )
-        self._unpack(model, response, kernel)
+        self._unpack(model, response, problem.kernel)
         if nu is None:
-            warn_of_hidden_outliers(response.z - model.posterior.mean(X), model.nu, stacklevel=4)
+            warn_of_hidden_outliers(response.z - model.posterior.mean(problem.X), model.nu, stacklevel=4)
         if self.noise == "scale":
             model = replace(model, noise_variance=model.scale2)
         # What predictions need of a posterior it has, though it is not one closed form.
-        return cast("ModelFit", model)
+        return model
 
     def _unpack(self, model: scale_mixture.ScaleMixtureFit, response: ScaledResponse, kernel: Kernel) -> None:
         self.bias_ = response.bias(model.bias)
@@ -188,7 +190,7 @@ class ScaleMixtureGP(BaseGP):
         self.converged_ = not model.interrupted and not _unmixed(model.r_hat)
         self._draws = model.posterior, model.scales2, model.nus
 
-    def _warn_about(self, model: ModelFit) -> None:
+    def _warn_about(self, model: FitResult) -> None:
         super()._warn_about(model)
         found = cast("scale_mixture.ScaleMixtureFit", model)
         if found.interrupted:

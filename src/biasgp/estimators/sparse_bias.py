@@ -11,15 +11,12 @@ from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
-from biasgp.estimators.base import BaseGP, ModelFit
+from biasgp.estimators.base import BaseGP
 from biasgp.estimators.validation import check_query, check_readings
-from biasgp.kernels import Kernel
-from biasgp.models import sparse_bias
-from biasgp.models.large import sparse_bias as large
-from biasgp.models.support import log_normal
+from biasgp.models import sparse
+from biasgp.models.problem import FitResult, Problem
+from biasgp.models.sparse.kinds import Kinds
 from biasgp.response import ScaledResponse
-
-Fit = sparse_bias.SparseBiasFit | large.LargeSparseFit
 
 
 class SparseBiasGP(BaseGP):
@@ -32,10 +29,11 @@ class SparseBiasGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the final search for the covariance parameters.
     random_state : int
@@ -106,22 +104,16 @@ class SparseBiasGP(BaseGP):
         self.max_time = max_time
         self.verbose = verbose
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> Fit:
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        scheme = self._scheme(len(X))
-        model: Fit
-        if scheme is None:
-            model = sparse_bias.fit(X, response.z, kernel, known, self.max_iter, rng)
-        else:
-            model = large.fit(X, response.z, kernel, known, self.max_iter, rng, scheme)
-        moments = model.moments
-        self.outlier_probability_ = moments.probability
-        self.outlier_mask_ = moments.probability > 0.5
-        self.bias_ = response.bias(moments.bias)
-        self.bias_std_ = response.bias_std(moments.bias, np.sqrt(moments.bias_variance))
+        model = sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+        self.outlier_probability_ = model.probability
+        self.outlier_mask_ = model.probability > 0.5
+        self.bias_ = response.bias(model.bias)
+        self.bias_std_ = response.bias_std(model.bias, np.sqrt(model.bias_variance))
         self.groups_ = model.groups
-        self.replaced_ = model.state.slab.replaced
-        self.log_evidence_ = model.state.evidence + response.log_jacobian
+        self.replaced_ = model.slab.replaced
+        self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
         self.diagnosis_ = tuple(finding.text for finding in model.findings)
         if not model.report.converged:
@@ -129,7 +121,7 @@ class SparseBiasGP(BaseGP):
         self.trustworthy_ = not self.diagnosis_
         return model
 
-    def _warn_about(self, model: ModelFit) -> None:
+    def _warn_about(self, model: FitResult) -> None:
         super()._warn_about(model)
         for finding in getattr(model, "findings", ()):
             warnings.warn(finding.text, finding.category, stacklevel=4)
@@ -150,15 +142,5 @@ class SparseBiasGP(BaseGP):
         array, readings = check_query(self, X), check_readings(y, X)
         z = self._scaling.forward(readings)
         mean, variance = self._latent(array, include_noise=True)
-        share = sum(group.share for group in self.groups_)
-        clean = np.log1p(-share) + log_normal(z - mean, variance)
-        parts = [
-            np.log(group.share)
-            + (
-                log_normal(z - group.mean, np.full(len(z), group.variance))
-                if self.replaced_
-                else log_normal(z - mean - group.mean, variance + group.variance)
-            )
-            for group in self.groups_
-        ]
-        return clean, np.asarray(logsumexp(parts, axis=0))
+        joint = Kinds.of(self.groups_, self.replaced_).log_joint(z, mean, variance)
+        return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP, ModelFit
+from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number, check_query, check_readings
-from biasgp.kernels import Kernel
 from biasgp.messages import ConvergenceWarning, HiddenOutliersWarning
 from biasgp.models import student_t
+from biasgp.models.problem import FitResult, Problem
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
 
@@ -30,7 +30,7 @@ class StudentTGP(BaseGP):
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale an input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out.
     nu : float, optional
         Degrees of freedom of the noise. Learnt, between 1 and 1000, when left out.
     inference : {"ep", "laplace"}
@@ -43,7 +43,8 @@ class StudentTGP(BaseGP):
         high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f.
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the search for the parameters.
 
@@ -119,7 +120,7 @@ class StudentTGP(BaseGP):
         self.noise = noise
         self.max_iter = max_iter
 
-    def _fit_model(self, X: Array, response: ScaledResponse, kernel: Kernel, known: Array) -> student_t.StudentTFit:
+    def _fit_model(self, problem: Problem, response: ScaledResponse) -> student_t.StudentTFit:
         z = response.z
         check_choice("inference", self.inference, ("ep", "laplace"))
         check_choice("noise", self.noise, NOISES)
@@ -129,7 +130,7 @@ class StudentTGP(BaseGP):
         nu = None if self.nu is None else check_number("nu", self.nu, above=0.0)
         if nu is not None and nu > MAX_NU:
             raise ValueError(f"nu must be at most {MAX_NU:g}, got {self.nu!r}: the noise is Gaussian, use GaussianGP.")
-        model = student_t.fit(X, z, kernel, known, self.max_iter, inference=self.inference, nu=nu, fraction=fraction)
+        model = student_t.fit(problem, self.max_iter, inference=self.inference, nu=nu, fraction=fraction)
         probability, bias = student_t.judge(z, model, OUTLIER_SIZE)
         self.bias_ = response.bias(bias)
         self.outlier_probability_ = probability
@@ -144,7 +145,7 @@ class StudentTGP(BaseGP):
         warn_of_hidden_outliers(z - model.marginals.mean, model.nu if nu is None else 0.0, stacklevel=4)
         return replace(model, noise_variance=model.scale2) if self.noise == "scale" else model
 
-    def _warn_about(self, model: ModelFit) -> None:
+    def _warn_about(self, model: FitResult) -> None:
         trouble = getattr(model, "trouble", "")
         if not trouble:
             super()._warn_about(model)

@@ -11,58 +11,102 @@ from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
 from biasgp.kernels import Kernel, SquaredExponential, as_kernel
+from biasgp.response import SMALLEST, is_constant, robust_spread
 
 MIN_READINGS = 3
 LARGEST = 1e100
 """Squares of larger numbers overflow."""
+FARTHEST = 1e60
+"""Robust standard deviations from the median beyond which the square of a reading's variance would overflow."""
+SMALLEST_RANGE = 1e-100
+"""A column that varies by less has squares, and slopes of y over it, that are no floating-point numbers."""
 
 
 def check_training(estimator: Any, X: Any, y: Any) -> tuple[Array, Array]:
     """X and y as float arrays; sets n_features_in_ and feature_names_in_."""
-    _check_response(y)
-    try:
-        X_array, y_array = validate_data(
-            estimator,
-            X,
-            y,
-            dtype=np.float64,
-            y_numeric=True,
-            ensure_all_finite=False,
-            ensure_min_samples=MIN_READINGS,
+    numbers = None if y is None else _numbers(y, "y")
+    if numbers is not None:
+        _refuse_unless_finite(numbers.ravel(), "y")
+    X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
+    _refuse_unless_varying_enough(X_array, column_names(estimator))
+    return X_array, np.asarray(y_array)
+
+
+def check_spread(y: Array) -> None:
+    """Refuse y that varies too little, or a reading that lies too far from the others, to be computed with."""
+    spread = robust_spread(y)
+    if is_constant(y):
+        return
+    if spread < SMALLEST:
+        raise ValueError(
+            f"y varies by {spread:.1g} only, and the square of that is too small to be computed with. Give y in a "
+            f"smaller unit: multiply it by {1.0 / max(spread, 1e-300):.0e}."
         )
+    with np.errstate(over="ignore"):  # infinitely far is too far
+        distance = np.abs(y - np.median(y)) / spread
+    row = int(distance.argmax())
+    if distance[row] > FARTHEST:
+        raise ValueError(
+            f"y, row {row}: {y[row]:g} is {distance[row]:.0e} times as far from the median as most readings. Drop the "
+            "row or correct it."
+        )
+
+
+def _validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
+    """What scikit-learn makes of X (and y), with its refusals in our words, and ours for what is not finite."""
+    X = _unmasked(arrays[0])
+    try:
+        # What is too large for a double becomes infinite, and that is refused by its name.
+        with np.errstate(over="ignore"):
+            found = validate_data(estimator, X, *arrays[1:], dtype=np.float64, ensure_all_finite=False, **options)
+    except OverflowError:  # a whole number that no double holds
+        doubles = np.vectorize(_number, otypes=[np.float64])(np.asarray(X, dtype=object))
+        return _validated(estimator, doubles, *arrays[1:], **options)
     except (TypeError, ValueError) as error:
         raise _naming_the_text(error, X) from error
-    check_finite(X_array, column_names(estimator))
-    return X_array, np.asarray(y_array, dtype=np.float64)
+    check_finite(found[0] if len(arrays) > 1 else found, column_names(estimator))
+    return found
 
 
-def _check_response(y: Any) -> None:
-    """Refuse text, NaN and infinity in y; its shape is scikit-learn's to check."""
-    values = np.asarray(y)
-    if values.dtype.kind in "OUS" and y is not None:
-        values = values.astype(object)
-        row = _first_text(values.ravel())
+def _unmasked(values: Any) -> Any:
+    """NaN where an array is masked."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
+
+
+def _numbers(values: Any, what: str) -> Array:
+    """Doubles, before anything is computed with them: squares of shorter numbers overflow early."""
+    array = np.asarray(_unmasked(values))
+    if array.dtype.kind in "OUS":
+        flat = array.astype(object).ravel()
+        row = _first_text(flat)
         if row is not None:
-            raise ValueError(f"y, row {row}: {values.ravel()[row]!r} is not a number. Drop the row or correct it.")
-        values = values.astype(float)
-    if values.dtype.kind == "f":
-        _refuse_unless_finite(values.ravel(), "y")
+            raise ValueError(f"{what}, row {row}: {flat[row]!r} is not a number. Drop the row or correct it.")
+        return np.array([_number(value) for value in flat]).reshape(array.shape)
+    if array.dtype.kind not in "biuf":
+        # (The first words are those that scikit-learn's checks look for.)
+        reason = "Complex data not supported: " if array.dtype.kind == "c" else ""
+        raise ValueError(f"{reason}{what} must be real numbers, got {array.dtype}.")
+    with np.errstate(over="ignore"):  # of long doubles: infinity is refused by its name
+        return array.astype(np.float64)
+
+
+def _number(value: Any) -> float:
+    """A double; infinite where the number is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
 
 
 def check_query(estimator: Any, X: Any) -> Array:
     """X to predict at, with the columns of fit."""
-    try:
-        array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-    except (TypeError, ValueError) as error:
-        raise _naming_the_text(error, X) from error
-    check_finite(array, column_names(estimator))
-    return np.asarray(array)
+    return np.asarray(_validated(estimator, X, reset=False))
 
 
 def check_readings(y: Any, X: Any) -> Array:
-    """Readings to score, one a row of X."""
-    _check_response(y)
-    readings = np.asarray(y, dtype=np.float64)
+    """Readings to score, one per row of X."""
+    readings = _numbers(y, "y")
+    _refuse_unless_finite(readings.ravel(), "y")
     n = len(X)
     if readings.shape != (n,):
         raise ValueError(f"y must have one value a row of X, shape ({n},); got shape {readings.shape}.")
@@ -76,10 +120,22 @@ def column_names(estimator: Any) -> list[str] | None:
 
 
 def check_finite(X: Array, names: Sequence[str] | None) -> None:
-    """Refuse NaN and infinity, naming the column and its first bad row."""
-    for j in np.flatnonzero(~np.isfinite(X).all(axis=0)).tolist():
-        column = f"column {names[j]!r}" if names is not None else f"column {j}"
-        _refuse_unless_finite(X[:, j], f"X, {column},")
+    """Refuse NaN, infinity and numbers too large to square, naming the column and its first bad row."""
+    for j in np.flatnonzero(~(np.abs(X) <= LARGEST).all(axis=0)).tolist():
+        _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},")
+
+
+def _column(j: int, names: Sequence[str] | None) -> str:
+    return f"column {names[j]!r}" if names is not None else f"column {j}"
+
+
+def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None:
+    """Refuse a column that varies by next to nothing; one that does not vary at all is allowed."""
+    ranges = np.ptp(X, axis=0)
+    for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():
+        raise ValueError(
+            f"X, {_column(j, names)}, varies by {ranges[j]:g} only, too little to compute with. Use a smaller unit."
+        )
 
 
 def _refuse_unless_finite(values: Array, what: str) -> None:
@@ -88,7 +144,10 @@ def _refuse_unless_finite(values: Array, what: str) -> None:
         return
     kind = "NaN" if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
     more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
-    raise ValueError(f"{what} contains {kind} at row {bad[0]}{more}. Drop these rows or fill them in first.")
+    advice = "Drop these rows or fill them in first."
+    if np.isfinite(values[bad[0]]):
+        advice = f"Numbers beyond {LARGEST:g} cannot be computed with: drop these rows, or use a larger unit."
+    raise ValueError(f"{what} contains {kind} at row {bad[0]}{more}. {advice}")
 
 
 def _naming_the_text(error: Exception, X: Any) -> Exception:
@@ -109,7 +168,7 @@ def _naming_the_text(error: Exception, X: Any) -> Exception:
 def _first_text(column: Any) -> int | None:
     for i, value in enumerate(column):
         try:
-            float(value)
+            _number(value)
         except (TypeError, ValueError):
             return i
     return None
@@ -119,22 +178,21 @@ def check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
     """A known variance for each of n readings; zeros when none is given."""
     if noise_variance is None:
         return np.zeros(n)
-    try:
-        known = np.asarray(noise_variance, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"noise_variance must be numbers, one a reading: {error}.") from error
+    known = _numbers(noise_variance, "noise_variance")
     if known.ndim == 0:
         known = np.full(n, float(known))
     if known.shape != (n,):
-        raise ValueError(f"noise_variance must have one value a reading, shape ({n},); got shape {known.shape}.")
-    bad = np.flatnonzero(~(np.isfinite(known) & (known >= 0.0)))
+        raise ValueError(f"noise_variance must have one value per reading, shape ({n},); got shape {known.shape}.")
+    bad = np.flatnonzero(~((known >= 0.0) & (known <= LARGEST**2)))
     if len(bad):
-        raise ValueError(f"noise_variance must be finite and not negative; row {bad[0]} is {known[bad[0]]}.")
+        raise ValueError(
+            f"noise_variance must be finite, at most {LARGEST**2:g}, and not negative; row {bad[0]} is {known[bad[0]]}."
+        )
     return known
 
 
 def check_kernel(kernel: object | None) -> Kernel:
-    """The user's kernel, or the default: squared exponential with a length-scale an input."""
+    """The user's kernel, or the default: squared exponential with a length-scale per input."""
     return SquaredExponential(ard=True) if kernel is None else as_kernel(kernel)
 
 

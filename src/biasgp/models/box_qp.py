@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance import DenseCovariance
+from biasgp.covariance.protocol import Covariance
 
 TOLERANCE = 1e-9
 """The solution is one when no index is further than this from its condition (see `distance`)."""
@@ -46,7 +46,7 @@ class BoxSolution:
     n_steps: int
 
 
-def solve(K: DenseCovariance, y: Array, box: Box, held: Array) -> BoxSolution:
+def solve(K: Covariance, y: Array, box: Box, held: Array) -> BoxSolution:
     """Newton's method on the primal, ½αᵀCα + Σ Huber(y − Cα), which is convex and piecewise quadratic.
 
     A full step solves the optimality conditions for a guess of which α are `held` at which bound (their signs; 0 where

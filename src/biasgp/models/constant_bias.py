@@ -14,7 +14,7 @@ made cheaper on the side with more outliers, by the ratio at which their pull is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,14 +22,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from biasgp._typing import Array
-from biasgp.covariance import DenseCovariance
+from biasgp.covariance.dense_engine import DenseEngine
+from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.kernels import Kernel
 from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
-from biasgp.models.gaussian import LOG_2PI
-from biasgp.models.posterior import Posterior
-from biasgp.models.search import EVERYTHING, Rows, covariance_bounds, covariance_starts, search, stages
+from biasgp.models.problem import LOG_2PI, FitResult, Layout, Problem
+from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search, stages
 from biasgp.optimize import PATIENCE, Report, follow, go_on, minimize, multistart, resume, screen
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
@@ -49,23 +48,15 @@ FAR_OUT, MAX_SHARE = 3.0, 0.45
 LAMBDA_STEP, MAX_ALTERNATIONS = 10.0, 20
 
 
-@dataclass(frozen=True)
-class ConstantBiasFit:
-    """A fitted constant bias model. k is that of each side, downwards first (NaN where λ itself was given).
+@dataclass(frozen=True, kw_only=True)
+class ConstantBiasFit(FitResult):
+    """A fitted constant bias model. k is that of each side, downwards first (NaN where λ itself was given)."""
 
-    `runaway` says what ran away under a fixed λ or the paper's tuning, and is empty where nothing did.
-    """
-
-    kernel: Kernel
-    noise_variance: float
-    posterior: Posterior
     bias: Array
     box: Box
     k: tuple[float, float]
     optimality: float
     objective: float
-    report: Report
-    runaway: str = ""
 
 
 Sides = tuple[float, float]
@@ -111,73 +102,104 @@ def penalties(k: float, noise: Array, lam: float | None, sides: Sides) -> Box:
     return Box(sides[0] * each, sides[1] * each)
 
 
-class RegularisedLikelihood:
+class ConstantBiasLikelihood:
     """min over δ of RL₁, and its gradient in (θ, log σ², log k): λ = k/σ times its side. With `lam`, λ is that.
 
     Keeps which α were held between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(
-        self, X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None = None, sides: Sides = (1.0, 1.0)
-    ) -> None:
-        self.X, self.y, self.kernel, self.known, self.lam, self.sides = X, y, kernel, known, lam, sides
-        self.held = np.zeros(len(y))
+    def __init__(self, engine: Engine, problem: Problem, lam: float | None = None, sides: Sides = (1.0, 1.0)) -> None:
+        self.engine, self.problem, self.lam, self.sides = engine, problem, lam, sides
+        self.layout = Layout(theta=len(problem.kernel.theta), noise=1, k=1)
+        self.held = np.zeros(len(problem))
 
-    def profile(self, x: Array) -> tuple[DenseCovariance, Box, BoxSolution]:
+    def profile(self, x: Array) -> tuple[Covariance, Box, BoxSolution]:
         """The covariance at x, the penalties, and the δ that minimises RL₁ there."""
-        noise = np.exp(x[-2]) + self.known
-        K = DenseCovariance(self.kernel.with_theta(x[:-2]), self.X, noise)
-        box = penalties(float(np.exp(x[-1])), noise, self.lam, self.sides)
-        solution = solve(K, self.y, box, self.held)
+        noise = self.layout.value(x, "noise") + self.problem.known
+        K = self.engine.covariance(self.problem.kernel.with_theta(x[self.layout["theta"]]), noise)
+        box = penalties(self.layout.value(x, "k"), noise, self.lam, self.sides)
+        solution = solve(K, self.problem.y, box, self.held)
         self.held = np.sign(solution.delta)
         return K, box, solution
+
+    def moved_to(self, engine: Engine, problem: Problem) -> ConstantBiasLikelihood:
+        """The same penalties for other readings, or for these in another engine, which start where these ended."""
+        other = ConstantBiasLikelihood(engine, problem, self.lam, self.sides)
+        if len(problem) == len(self.problem):
+            other.held = self.held
+        return other
 
     def rebalance(self, x: Array) -> None:
         """Set the sides from the readings that are too far from f, at x, to be noise."""
         K, _, found = self.profile(x)
-        self.sides = balanced_sides(float(np.exp(x[-1])), found, K.noise)
+        self.sides = balanced_sides(self.layout.value(x, "k"), found, K.noise)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         K, box, found = self.profile(x)
-        n, variance, cost = len(self.y), np.exp(x[-2]), box.cost(found.delta)
-        value = 0.5 * (n * LOG_2PI + K.logdet + (self.y - found.delta) @ found.alpha) + cost.sum()
-        by_theta, by_noise = K.gradient(found.alpha)
-        by_k = 0.0
+        n, k, cost = len(self.problem), self.layout.value(x, "k"), box.cost(found.delta)
+        total = float(cost.sum())
+        density = K.negative_log_density(self.problem.y - found.delta)
+        value, by_variance, by_k = density.value + total, float(density.by_noise.sum()), 0.0
         if self.lam is None:
-            normaliser, by_k = huber_normaliser(*(np.exp(x[-1]) * self.sides[i] for i in range(2)))
+            normaliser, slope = huber_normaliser(k * self.sides[0], k * self.sides[1])
             value += n * normaliser
-            by_k = n * by_k + cost.sum()
-            by_noise = by_noise - 0.5 * cost / K.noise  # λ itself falls as σ rises
-        return float(value), np.concatenate([by_theta, [variance * by_noise.sum(), by_k]])
+            by_k = n * slope + total
+            by_variance -= 0.5 * float((cost / K.noise).sum())  # λ itself falls as σ rises
+        variance = self.layout.value(x, "noise")
+        return value, np.concatenate([density.by_theta, [variance * by_variance, by_k]])
 
 
 def fit(
-    X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int, *, k: float | None = None, lam: float | None = None
+    problem: Problem, max_iter: int, strategy: Strategy = EXACT, *, k: float | None = None, lam: float | None = None
 ) -> ConstantBiasFit:
     """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
-    build = _builder(X, y, kernel, known, lam)
-    fixed, free = _bounds(X, y, kernel, k, lam)
-    starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
-    if k is not None or lam is not None:
-        return at(X, y, kernel, known, search(build, X, y, starts, fixed, max_iter), lam)
-    # With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
-    rows, *more = stages(X, y)
+    few, tuned = problem[strategy.first_rows(problem)], k is None and lam is None
+    bounds_held, bounds_free = _bounds(problem, k, lam)
+    starts = [np.append(start, bounds_held[-1, 0]) for start in covariance_starts(problem.kernel)]
+    if tuned:
+        latest, report = _fit_free_k(few, starts, bounds_held, bounds_free, max_iter)
+    else:
+        latest = _objective(few, lam)
+        report = search(lambda engine, part: _on(engine, part, lam), few, starts, bounds_held, max_iter)
+    found = Found(report, len(few))
+
+    def build(engine: Engine, whole: Problem) -> ConstantBiasLikelihood:
+        nonlocal latest
+        grows = len(whole) > len(latest.problem)
+        latest = latest.moved_to(engine, whole.clipped(FENCE))
+        if tuned and grows:
+            latest.rebalance(found.report.x)
+        return latest
+
+    bounds = bounds_free if tuned else bounds_held
+    engine, report = strategy.complete(build, problem, found, bounds, max_iter, sample=False)
+    return at(latest.moved_to(engine, problem), report)
+
+
+def _fit_free_k(
+    problem: Problem, starts: list[Array], held: Array, free: Array, max_iter: int
+) -> tuple[ConstantBiasLikelihood, Report]:
+    """The exact search over k too, and the objective that it ended on.
+
+    With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
+    """
+    rows, *more = stages(problem.X, problem.y)
     n_few, n_stone, stone = len(rows), 0, None
     with blas_threads_for(len(rows)):
-        few = build(rows)
-        report = multistart(few, starts, fixed, min(FIRST_ITERATIONS, max_iter))
+        few = _objective(problem[rows])
+        report = multistart(few, starts, held, min(FIRST_ITERATIONS, max_iter))
         few.rebalance(report.x)
         report = resume(few, report, free, min(FIRST_ITERATIONS, max_iter))
     for part in more or [rows]:
         with blas_threads_for(len(part)):
-            objective = build(part)
+            objective = _objective(problem[part])
             objective.rebalance(report.x)
             report = resume(objective, report, free, max_iter, len(part) / len(rows))
             if more and (report.at_upper[-1] or len(part) > FEW_IS_TOO_FEW * n_few):
                 # Few readings can be too few to follow f, or to tell outliers from noise: once more with these.
-                rival = build(part)
+                rival = _objective(problem[part])
                 if stone is None:
-                    stone, n_stone = _stepping_stone(rival, starts, fixed, max_iter, report), len(part)
+                    stone, n_stone = _stepping_stone(rival, starts, held, max_iter, report), len(part)
                 fresh = _follow(rival, stone, len(part) / n_stone, free, max_iter, report.value)
                 stone = replace(stone, n_evaluations=0)  # counted from now on
                 n_evaluations = report.n_evaluations + fresh.n_evaluations
@@ -185,11 +207,11 @@ def fit(
                     objective, report = rival, fresh
                 report = replace(report, n_evaluations=n_evaluations)
         rows = part
-    return at(X, y, kernel, known, report, None, objective.sides, objective.held)
+    return objective, report
 
 
 def _stepping_stone(
-    objective: RegularisedLikelihood, starts: list[Array], fixed: Array, max_iter: int, found: Report
+    objective: ConstantBiasLikelihood, starts: list[Array], fixed: Array, max_iter: int, found: Report
 ) -> Report:
     """Where the usual starts lead with k held. Cut short where that promises no more than what was found has."""
     nothing_stood_out = bool(found.at_upper[-1])
@@ -201,7 +223,7 @@ def _stepping_stone(
 
 
 def _follow(
-    objective: RegularisedLikelihood, stone: Report, growth: float, free: Array, max_iter: int, to_beat: float
+    objective: ConstantBiasLikelihood, stone: Report, growth: float, free: Array, max_iter: int, to_beat: float
 ) -> Report:
     """Free k, and go on from a stepping stone for as long as it may still end below `to_beat`."""
     objective.rebalance(stone.x)
@@ -212,70 +234,61 @@ def _follow(
     return replace(report, n_iter=begun.n_iter + report.n_iter)
 
 
-def rough_fits(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Iterator[ConstantBiasFit]:
+def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
     """Three fits of few iterations: with k as it starts, from there with k by maximum likelihood, and a lopsided one.
 
     The second shows outliers best; the first is more like a plain GP; the third bears most of them on one side.
     """
-    objective = _builder(X, y, kernel, known, None)(EVERYTHING)
-    fixed, free = _bounds(X, y, kernel, None, None)
-    starts = [np.append(start, fixed[-1, 0]) for start in covariance_starts(kernel)]
-    first = multistart(objective, starts, fixed, max_iter, ROUGH_LOOKS, ROUGHLY)
-    plain = at(X, y, kernel, known, first, None, held=objective.held)
+    objective = _objective(problem)
+    held, free = _bounds(problem, None, None)
+    starts = [np.append(start, held[-1, 0]) for start in covariance_starts(problem.kernel)]
+    first = multistart(objective, starts, held, max_iter, ROUGH_LOOKS, ROUGHLY)
+    plain = at(objective.moved_to(objective.engine, problem), first)
     yield plain
     objective.rebalance(first.x)
     second = resume(objective, first, free, max_iter, enough=ROUGHLY)
-    yield at(X, y, kernel, known, second, None, objective.sides, objective.held)
-    residual = y - plain.posterior.mean(X)
+    yield at(objective.moved_to(objective.engine, problem), second)
+    residual = problem.y - plain.posterior.mean(problem.X)
     objective.sides = (1.0, STEEP) if np.mean((residual - residual.mean()) ** 3) > 0 else (STEEP, 1.0)
     third = resume(objective, first, free, max_iter, enough=ROUGHLY)
-    yield at(X, y, kernel, known, third, None, objective.sides, objective.held)
+    yield at(objective.moved_to(objective.engine, problem), third)
 
 
-def _builder(
-    X: Array, y: Array, kernel: Kernel, known: Array, lam: float | None
-) -> Callable[[Rows], RegularisedLikelihood]:
-    fenced = np.clip(y, -FENCE, FENCE)
-    return lambda rows: RegularisedLikelihood(X[rows], fenced[rows], kernel, known[rows], lam)
+def _on(engine: Engine, problem: Problem, lam: float | None) -> ConstantBiasLikelihood:
+    """The objective to search with, in which no reading is further out than the fence."""
+    return ConstantBiasLikelihood(engine, problem.clipped(FENCE), lam)
 
 
-def _bounds(X: Array, y: Array, kernel: Kernel, k: float | None, lam: float | None) -> tuple[Array, Array]:
+def _objective(problem: Problem, lam: float | None = None) -> ConstantBiasLikelihood:
+    """The exact one."""
+    return _on(DenseEngine(problem.X), problem, lam)
+
+
+def _bounds(problem: Problem, k: float | None, lam: float | None) -> tuple[Array, Array]:
     """Bounds with k held at its start, and with k free."""
-    covariance = covariance_bounds(kernel, X, np.clip(y, -FENCE, FENCE))
+    covariance = covariance_bounds(problem.clipped(FENCE))
     if lam is not None:  # λσ is k: keep it where it means something
         covariance[-1, 0] = min(2.0 * np.log(K_RANGE[0] / lam), covariance[-1, 1])
     start = np.full((1, 2), np.log(K_START if k is None else k))
     return np.vstack([covariance, start]), np.vstack([covariance, np.log([K_RANGE])])
 
 
-def at(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
-    report: Report,
-    lam: float | None,
-    sides: Sides = (1.0, 1.0),
-    held: Array | None = None,
-) -> ConstantBiasFit:
-    """The model at the parameters where a search ended; `held` is where its last inner problem did."""
-    likelihood = RegularisedLikelihood(X, y, kernel, known, lam, sides)
-    if held is not None:
-        likelihood.held = held
+def at(likelihood: ConstantBiasLikelihood, report: Report) -> ConstantBiasFit:
+    """The model at the parameters where a search ended."""
     K, box, found = likelihood.profile(report.x)
-    kernel = kernel.with_theta(report.x[:-2])
-    k = float(np.exp(report.x[-1]))
+    layout, sides, tuned = likelihood.layout, likelihood.sides, likelihood.lam is None
+    k = layout.value(report.x, "k")
     return ConstantBiasFit(
-        kernel=kernel,
-        noise_variance=float(np.exp(report.x[-2])),
-        posterior=Posterior.of(kernel, X, K.noise, y - found.delta),
+        kernel=likelihood.problem.kernel.with_theta(report.x[layout["theta"]]),
+        noise_variance=layout.value(report.x, "noise"),
+        posterior=K.posterior(likelihood.problem.y - found.delta),
+        report=report,
+        runaway="" if tuned else _runaway(found.delta, report),
         bias=found.delta,
         box=box,
-        k=(k * sides[0], k * sides[1]) if lam is None else (np.nan, np.nan),
+        k=(k * sides[0], k * sides[1]) if tuned else (np.nan, np.nan),
         optimality=found.optimality,
         objective=report.value,
-        report=report,
-        runaway="" if lam is None else _runaway(found.delta, report),
     )
 
 
@@ -287,43 +300,46 @@ def _runaway(delta: Array, report: Report) -> str:
     return f"σ (to its floor of {sigma:.2g} robust standard deviations of y; {biased:.0%} of the readings got a bias)"
 
 
-def fit_unregularised(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> ConstantBiasFit:
+def fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
     """λ = 0: descend the likelihood in (θ, σ², δ) together from the plain GP with no bias, as far as max_iter goes.
 
     The likelihood has no minimum; on the way down δ takes over the pattern of f, and f is over-smooth: the paper's
     Figure 1, and the reason for a penalty.
     """
-    plain = gaussian.fit(X, y, kernel, known, max_iter)
-    p = len(plain.report.x)
+    plain = gaussian.fit(problem, max_iter)
+    n, engine = len(problem), DenseEngine(problem.X)
+    layout = Layout(theta=len(problem.kernel.theta), noise=1, bias=n)
+
+    def covariance(x: Array) -> Covariance:
+        kernel = problem.kernel.with_theta(x[layout["theta"]])
+        return engine.covariance(kernel, layout.value(x, "noise") + problem.known)
 
     def objective(x: Array) -> tuple[float, Array]:
-        variance, residual = np.exp(x[p - 1]), y - x[p:]
-        K = DenseCovariance(kernel.with_theta(x[: p - 1]), X, variance + known)
+        residual, K = problem.y - x[layout["bias"]], covariance(x)
         alpha = K.solve(residual)
-        by_theta, by_noise = K.gradient(alpha)
-        value = 0.5 * (len(y) * LOG_2PI + K.logdet + residual @ alpha)
-        return float(value), np.concatenate([by_theta, [variance * by_noise.sum()], -alpha])
+        found = K.negative_log_density(residual)
+        by_noise = layout.value(x, "noise") * found.by_noise.sum()
+        return found.value, np.concatenate([found.by_theta, [by_noise], -alpha])
 
-    anywhere = np.tile([-np.inf, np.inf], (len(y), 1))
-    bounds = np.vstack([covariance_bounds(kernel, X, y), anywhere])
-    report = minimize(objective, np.concatenate([plain.report.x, np.zeros(len(y))]), bounds, max_iter)
-    delta, variance, nothing = report.x[p:], float(np.exp(report.x[p - 1])), np.zeros(len(y))
-    kernel = kernel.with_theta(report.x[: p - 1])
+    anywhere = np.tile([-np.inf, np.inf], (n, 1))
+    bounds = np.vstack([covariance_bounds(problem), anywhere])
+    report = minimize(objective, np.concatenate([plain.report.x, np.zeros(n)]), bounds, max_iter)
+    delta, nothing = report.x[layout["bias"]], np.zeros(n)
     return ConstantBiasFit(
-        kernel=kernel,
-        noise_variance=variance,
-        posterior=Posterior.of(kernel, X, variance + known, y - delta),
+        kernel=problem.kernel.with_theta(report.x[layout["theta"]]),
+        noise_variance=layout.value(report.x, "noise"),
+        posterior=covariance(report.x).posterior(problem.y - delta),
+        report=report,
+        runaway="the bias: without a penalty the likelihood has no minimum, and f is over-smooth",
         bias=delta,
         box=Box(nothing, nothing),
         k=(np.nan, np.nan),
         optimality=float(np.abs(objective(report.x)[1]).max()),
         objective=report.value,
-        report=report,
-        runaway="the bias: without a penalty the likelihood has no minimum, and f is over-smooth",
     )
 
 
-def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> ConstantBiasFit:
+def alternate(problem: Problem, max_iter: int) -> ConstantBiasFit:
     """The paper's Section 2.3 to the letter: minimise RL₁ for a λ, then λ|δ|₁ + log λ over λ, until λ settles.
 
     That sum has no minimum: it falls for ever as λ → 0. (The Laplace prior's normaliser is −N log(λ/2); the paper has
@@ -332,7 +348,7 @@ def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -
     """
     lam = 1.0  # the reciprocal of y's robust standard deviation
     for _ in range(MAX_ALTERNATIONS):
-        found = fit(X, y, kernel, known, max_iter, lam=lam)
+        found = fit(problem, max_iter, lam=lam)
         if found.runaway:
             return found
         candidates = lam * np.geomspace(1.0 / LAMBDA_STEP, LAMBDA_STEP, 101)

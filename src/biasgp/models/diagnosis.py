@@ -15,7 +15,6 @@ from biasgp.messages import (
     OverflaggingWarning,
     UntrustworthyFitWarning,
 )
-from biasgp.models.support import Support
 
 TAIL_SIGMAS = 5.0
 """Skewness or kurtosis this many standard errors from the normal's is not noise."""
@@ -34,23 +33,18 @@ class Finding:
     text: str
 
 
-def diagnose(support: Support, bounded: list[str], n_rivals: int) -> list[Finding]:
-    """Look at the residuals, the flags and the parameters; `bounded` names those that sit on their lowest value."""
-    flagged = support.labels > 0
-    noise = float(support.clean_noise.min())
-    return findings(standardised_residuals(support), flagged, _nearest_flagged(support), noise, bounded, n_rivals)
-
-
-def looks_like_noise(support: Support, by_skewness: float, by_kurtosis: float) -> bool:
-    """Whether skewness and kurtosis of the readings taken for clean are within so many standard errors of noise's."""
-    skewed, tailed = _departures(*_shape(standardised_residuals(support)))
+def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -> bool:
+    """Whether skewness and kurtosis of residuals are within so many standard errors of a normal sample's."""
+    skewed, tailed = _departures(*_shape(residuals))
     return skewed <= by_skewness and tailed <= by_kurtosis
 
 
 def findings(
     residuals: Array, flagged: Mask, together: Mask, noise: float, bounded: list[str], n_rivals: int
 ) -> list[Finding]:
-    """From the clean readings' standardised residuals, and whether each flagged one's nearest neighbour is flagged."""
+    """From the clean readings' standardised residuals, whether each flagged one's nearest neighbour is flagged, and
+    the names of the parameters that sit on their lowest value.
+    """
     found = [_heavy_tail(residuals), _overflagging(flagged, noise), _clusters(flagged, together)]
     if bounded:
         found.append(
@@ -69,15 +63,6 @@ def findings(
             )
         )
     return [finding for finding in found if finding is not None]
-
-
-def standardised_residuals(support: Support) -> Array:
-    """Residuals of the clean readings from the prediction without them, in its standard deviations."""
-    means, covariance = support.posterior_of_means()
-    alpha = support.Qy - support.U @ means
-    precision = support.Q.diagonal() - np.einsum("ng,gh,nh->n", support.U, covariance, support.U)
-    clean = support.labels == 0
-    return np.asarray(alpha[clean] / np.sqrt(precision[clean]))
 
 
 def _shape(residuals: Array) -> tuple[float, float, int]:
@@ -116,15 +101,6 @@ def _overflagging(flagged: Mask, noise: float) -> Finding | None:
         f"{share:.0%} of the readings are flagged, and the noise left is {np.sqrt(noise):.2g} robust standard "
         "deviations of y. Peaks of the signal may have been taken for outliers: try response='auto'.",
     )
-
-
-def _nearest_flagged(support: Support) -> Mask:
-    """Whether the nearest neighbour (by correlation of f) of each flagged reading is flagged."""
-    flagged = support.labels > 0
-    scale = np.sqrt(support.C.diagonal())
-    correlation = support.C[flagged] / np.outer(scale[flagged], scale)
-    correlation[np.arange(len(correlation)), np.flatnonzero(flagged)] = -np.inf
-    return np.asarray(flagged[correlation.argmax(axis=1)])
 
 
 def _clusters(flagged: Mask, nearest_flagged: Mask) -> Finding | None:

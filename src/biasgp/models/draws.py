@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.covariance.posterior import CHUNK_ENTRIES, DensePosterior
 from biasgp.kernels import Kernel
-from biasgp.models.posterior import CHUNK_ENTRIES, Posterior
 
 FEWEST = 4
 """Draws of a chain that split-R̂ needs."""
@@ -20,7 +20,7 @@ FEWEST = 4
 def diagnose(draws: dict[str, Array]) -> tuple[dict[str, float], dict[str, float]]:
     """Split-R̂ (of ranks, and of their distance from the middle: the worse) and bulk effective sample size, by name.
 
-    Each array has a row a chain. NaN where there are too few draws to tell.
+    Each array has one row per chain. NaN where there are too few draws to tell.
     """
     array_stats: Any = import_module("arviz_stats.base").array_stats  # takes a second to import
 
@@ -36,7 +36,7 @@ def diagnose(draws: dict[str, Array]) -> tuple[dict[str, float], dict[str, float
 class DrawsPosterior:
     """f averaged over draws of (θ, noise): the mean of the means; the mean of the variances plus the means' variance.
 
-    Only the parameters and α = K⁻¹y of each draw are kept: a variance costs a factorisation a draw, a mean does not.
+    Only the parameters and α = K⁻¹y of each draw are kept: a variance costs a factorisation per draw, a mean does not.
 
     Attributes
     ----------
@@ -66,8 +66,12 @@ class DrawsPosterior:
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
         """E f and Var f at the rows of X."""
-        means, variances = self.moments(X)
-        return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+        return _mixed(*self.moments(X))
+
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Mean and variance of f at each reading given all the others, averaged over the draws as they are."""
+        pairs = [posterior.leave_one_out() for posterior in self.each()]
+        return _mixed(np.stack([mean for mean, _ in pairs]), np.stack([variance for _, variance in pairs]))
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
@@ -79,11 +83,16 @@ class DrawsPosterior:
         return means.mean(axis=0), (covariance + apart.T @ apart) / len(means)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f given each draw; a row a draw."""
+        """E f and Var f given each draw; one row per draw."""
         pairs = [posterior.mean_and_variance(X) for posterior in self.each()]
         return np.stack([mean for mean, _ in pairs]), np.stack([variance for _, variance in pairs])
 
-    def each(self) -> Iterator[Posterior]:
+    def each(self) -> Iterator[DensePosterior]:
         """The posterior given each draw, made when asked for."""
         for theta, noise in zip(self.thetas, self.noises, strict=True):
-            yield Posterior.of(self.kernel.with_theta(theta), self.X, noise, self.y)
+            yield DensePosterior.of(self.kernel.with_theta(theta), self.X, noise, self.y)
+
+
+def _mixed(means: Array, variances: Array) -> tuple[Array, Array]:
+    """Moments of an equal mixture; one row per component."""
+    return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)

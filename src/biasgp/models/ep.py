@@ -21,16 +21,13 @@ from biasgp.covariance.signed import SignedFactor, signed_factor
 from biasgp.models.t_noise import StudentT
 from biasgp.models.tilted import Tilted, tilt
 
-TOLERANCE = 1e-5
-"""EP has converged when no mean is further than this many standard deviations, and no variance further than this
-share of itself, from the tilted one."""
 MAX_SWEEPS, MIN_STEP, FIRST_SWEEPS, MEMORY = 60, 0.02, 5, 5
 MAX_INNER, MAX_BACKTRACKS = 8, 12
 
 
 @dataclass(frozen=True)
 class Natural:
-    """Gaussians in natural parameters: exp(shift·f − ½ precision·f²), one a reading."""
+    """Gaussians in natural parameters: exp(shift·f − ½ precision·f²), one per reading."""
 
     shift: Array
     precision: Array
@@ -59,7 +56,7 @@ class Natural:
 
 
 @dataclass(frozen=True)
-class State:
+class EPState:
     """q at some sites, the tilted distributions of its cavities, and what EP takes log Z to be there.
 
     `inner` is log Z without its last term, which is constant while the cavities' marginals are held: it is convex.
@@ -95,10 +92,10 @@ class State:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EPResult:
     """Where EP ended, after how many evaluations, and whether at a fixed point."""
 
-    state: State
+    state: EPState
     converged: bool
     n_sweeps: int
 
@@ -137,44 +134,46 @@ class Anderson:
         return np.asarray(plain - weights @ (dX + step * dG))
 
 
-class Expectation:
-    """EP for one data set, covariance and t. `patience` is how many sweeps the double loop gets."""
+@dataclass(frozen=True)
+class EPPolicy:
+    """When EP has converged, the log Z below which it need not, and how many sweeps the double loop gets.
 
-    def __init__(
-        self,
-        C: Array,
-        y: Array,
-        t: StudentT,
-        fraction: float,
-        *,
-        tolerance: float = TOLERANCE,
-        hopeless: float = -np.inf,
-        patience: int = 600,
-    ) -> None:
-        self.C, self.y, self.t, self.fraction = C, y, t, fraction
-        self.tolerance, self.hopeless, self.patience = tolerance, hopeless, patience
+    It has converged when no mean is further than `tolerance` standard deviations, and no variance further than that
+    share of itself, from the tilted one.
+    """
+
+    tolerance: float = 1e-5
+    hopeless: float = -np.inf
+    patience: int = 600
+
+
+class Expectation:
+    """EP for one data set, covariance and t."""
+
+    def __init__(self, C: Array, y: Array, t: StudentT, fraction: float, policy: EPPolicy = EPPolicy()) -> None:  # noqa: B008
+        self.C, self.y, self.t, self.fraction, self.policy = C, y, t, fraction, policy
         self.n_sweeps = 0
 
-    def run(self, starts: Sequence[Natural]) -> Outcome | None:
+    def run(self, starts: Sequence[Natural]) -> EPResult | None:
         """Parallel EP from each start until one converges, else the double loop from the best; None where q never is.
 
         A state whose log Z stays below `hopeless` is returned as it is: a search will not go there.
         """
-        best: State | None = None
+        best: EPState | None = None
         for sites in starts:
             state = self.state(sites)
             if state is None:
                 continue
             state = self._parallel(state)
-            if state.mismatch <= self.tolerance or state.log_evidence < self.hopeless:
-                return Outcome(state, state.mismatch <= self.tolerance, self.n_sweeps)
+            if state.mismatch <= self.policy.tolerance or state.log_evidence < self.policy.hopeless:
+                return EPResult(state, state.mismatch <= self.policy.tolerance, self.n_sweeps)
             best = state if best is None or state.mismatch < best.mismatch else best
         if best is None:
             return None
         best = self._double_loop(best)
-        return Outcome(best, best.mismatch <= self.tolerance, self.n_sweeps)
+        return EPResult(best, best.mismatch <= self.policy.tolerance, self.n_sweeps)
 
-    def state(self, sites: Natural, held: Natural | None = None) -> State | None:
+    def state(self, sites: Natural, held: Natural | None = None) -> EPState | None:
         """q at the sites; cavities from its own marginals, or from those that are held. None where one is improper."""
         self.n_sweeps += 1
         if not (np.all(np.isfinite(sites.shift)) and np.all(np.isfinite(sites.precision))):
@@ -205,15 +204,15 @@ class Expectation:
         off = np.maximum(np.abs(tilted.mean - mean) / np.sqrt(variance), np.abs(tilted.variance / variance - 1.0))
         if not np.isfinite(log_evidence):
             return None
-        return State(sites, factor, b, mean, variance, tilted, log_evidence, inner, float(off.max()))
+        return EPState(sites, factor, b, mean, variance, tilted, log_evidence, inner, float(off.max()))
 
-    def _parallel(self, state: State) -> State:
+    def _parallel(self, state: EPState) -> EPState:
         """Updates of all sites at once, with Anderson's extrapolation; a damped plain one where that goes wrong."""
         best, step, memory = state, 1.0, Anderson()
         for sweep in range(MAX_SWEEPS):
-            if state.mismatch <= self.tolerance or step < MIN_STEP:
+            if state.mismatch <= self.policy.tolerance or step < MIN_STEP:
                 break
-            if sweep >= FIRST_SWEEPS and state.log_evidence < self.hopeless:
+            if sweep >= FIRST_SWEEPS and state.log_evidence < self.policy.hopeless:
                 break
             unit = np.sqrt(np.concatenate([state.variance, state.variance**2]))
             proposal = memory.propose(state.sites.vector, state.gap.vector / self.fraction, unit, step)
@@ -228,8 +227,8 @@ class Expectation:
             best = state if state.mismatch < best.mismatch else best
         return best
 
-    def _double_loop(self, state: State) -> State:
-        sites, held, last = state.sites, state.marginals, self.n_sweeps + self.patience
+    def _double_loop(self, state: EPState) -> EPState:
+        sites, held, last = state.sites, state.marginals, self.n_sweeps + self.policy.patience
         while self.n_sweeps < last:
             inner = self._descend(sites, held)
             if inner is None:
@@ -245,15 +244,15 @@ class Expectation:
             renewed = self.state(sites)
             if renewed is not None:
                 state = renewed
-                if state.mismatch <= self.tolerance:
+                if state.mismatch <= self.policy.tolerance:
                     break
         return state
 
-    def _descend(self, sites: Natural, held: Natural) -> State | None:
+    def _descend(self, sites: Natural, held: Natural) -> EPState | None:
         """Minimise log Z over the sites with the cavities' marginals held: a convex problem."""
         state, step = self.state(sites, held), 1.0 / (1.0 + self.fraction)
         for _ in range(MAX_INNER):
-            if state is None or state.mismatch <= 0.3 * self.tolerance:
+            if state is None or state.mismatch <= 0.3 * self.policy.tolerance:
                 break
             trial, step = self._line_search(state, held, step)
             if trial is None:
@@ -261,7 +260,7 @@ class Expectation:
             state, step = trial, min(1.0, 1.5 * step)
         return state
 
-    def _line_search(self, state: State, held: Natural, step: float) -> tuple[State | None, float]:
+    def _line_search(self, state: EPState, held: Natural, step: float) -> tuple[EPState | None, float]:
         change = state.gap
         slope, rounding = state.slope(change), 1e-12 * abs(state.inner)
         for _ in range(MAX_BACKTRACKS):

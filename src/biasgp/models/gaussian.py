@@ -7,62 +7,46 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance import DenseCovariance
-from biasgp.kernels import Kernel
-from biasgp.models.posterior import Posterior
-from biasgp.models.search import covariance_bounds, covariance_starts, search
-from biasgp.optimize import Report
-
-LOG_2PI = float(np.log(2.0 * np.pi))
+from biasgp.covariance.protocol import Engine
+from biasgp.models.problem import FitResult, Layout, Problem
+from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
 
 
-@dataclass(frozen=True)
-class GaussianFit:
+@dataclass(frozen=True, kw_only=True)
+class GaussianFit(FitResult):
     """A fitted plain GP."""
 
-    kernel: Kernel
-    noise_variance: float
-    posterior: Posterior
     log_likelihood: float
-    report: Report
 
 
 class Likelihood:
     """Negative log marginal likelihood of y ~ N(0, C(θ) + σ²I + diag(known)) and its gradient in (θ, log σ²)."""
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array) -> None:
-        self.X, self.y, self.kernel, self.known = X, y, kernel, known
+    def __init__(self, engine: Engine, problem: Problem) -> None:
+        self.engine, self.problem = engine, problem
+        self.layout = Layout(theta=len(problem.kernel.theta), noise=1)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        variance = np.exp(x[-1])
-        K = DenseCovariance(self.kernel.with_theta(x[:-1]), self.X, variance + self.known)
-        alpha = K.solve(self.y)
-        value = 0.5 * (len(self.y) * LOG_2PI + K.logdet + self.y @ alpha)
-        by_theta, by_noise = K.gradient(alpha)
-        return float(value), np.append(by_theta, variance * by_noise.sum())
+        variance = self.layout.value(x, "noise")
+        kernel = self.problem.kernel.with_theta(x[self.layout["theta"]])
+        K = self.engine.covariance(kernel, variance + self.problem.known)
+        found = K.negative_log_density(self.problem.y)
+        return found.value, np.append(found.by_theta, variance * found.by_noise.sum())
 
 
-def fit(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> GaussianFit:
+def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> GaussianFit:
     """Maximum likelihood for (θ, σ²)."""
-    report = search(
-        lambda rows: Likelihood(X[rows], y[rows], kernel, known[rows]),
-        X,
-        y,
-        covariance_starts(kernel),
-        covariance_bounds(kernel, X, y),
-        max_iter,
+    bounds = covariance_bounds(problem)
+    few = problem[strategy.first_rows(problem)]
+    found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
+    engine, report = strategy.complete(Likelihood, problem, found, bounds, max_iter)
+    layout = Layout(theta=len(problem.kernel.theta), noise=1)
+    kernel, variance = problem.kernel.with_theta(report.x[layout["theta"]]), layout.value(report.x, "noise")
+    K = engine.covariance(kernel, variance + problem.known)
+    return GaussianFit(
+        kernel=kernel,
+        noise_variance=variance,
+        posterior=K.posterior(problem.y),
+        report=report,
+        log_likelihood=-report.value,
     )
-    return at(X, y, kernel.with_theta(report.x[:-1]), float(np.exp(report.x[-1])), known, report)
-
-
-def at(X: Array, y: Array, kernel: Kernel, noise_variance: float, known: Array, report: Report) -> GaussianFit:
-    """The fit at given parameters."""
-    posterior = Posterior.of(kernel, X, noise_variance + known, y)
-    log_likelihood = -0.5 * (len(y) * LOG_2PI + posterior.factor.logdet + y @ posterior.alpha)
-    return GaussianFit(kernel, noise_variance, posterior, float(log_likelihood), report)
-
-
-def leave_one_out(K: DenseCovariance, alpha: Array) -> tuple[Array, Array]:
-    """Residual of each reading from the prediction without it, and that prediction's variance (noise included)."""
-    variance = 1.0 / K.inverse().diagonal()
-    return alpha * variance, variance

@@ -79,6 +79,19 @@ def find_mode(C: Array, y: Array, t: StudentT, f: Array) -> Mode | None:
     return None if factor is None else Mode(f, b, factor, d, MAX_STEPS, False)
 
 
+def reweighted(C: Array, y: Array, t: StudentT, f: Array) -> Mode:
+    """Reweighted least squares from f, with the weights' curvature for the posterior's: it exists for any readings."""
+    n_steps = 0
+    while True:
+        sites = weighted_sites(y, f, t)
+        factor = signed_factor(C, sites.precision)
+        assert factor is not None  # no precision is negative
+        before, (b, f) = f, factor.solve(sites.shift)
+        n_steps += 1
+        if n_steps == MAX_STEPS or np.abs(f - before).max() <= TOLERANCE * np.sqrt(t.scale2):
+            return Mode(f, b, factor, log_density(y, f, t), n_steps, False)
+
+
 def _log_posterior(y: Array, b: Array, f: Array, t: StudentT) -> float:
     return float(log_density(y, f, t).value.sum() - 0.5 * b @ f)
 

@@ -8,40 +8,36 @@ from math import exp, lgamma, log, log1p, pi
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.dense import factorise, inverse_of
-from biasgp.kernels import Kernel, Pullback
+from biasgp.covariance.dense import factorise, inverse_of, semidefinite_root
+from biasgp.kernels import Pullback
 from biasgp.messages import CovarianceError
-from biasgp.models import slice_sampling
 from biasgp.models.coordinates import Coordinates
-from biasgp.models.gaussian import LOG_2PI
-from biasgp.models.hmc import Metric, transition
-from biasgp.models.search import covariance_bounds
+from biasgp.models.problem import LOG_2PI, Problem
+from biasgp.models.samplers import Metric, slice_sweep, transition
+from biasgp.models.strategy import covariance_bounds
 
 NU_RANGE = (0.5, 200.0)
 SLICES = 3
-"""Moves of (log σ², log ν) an iteration, along random directions."""
+"""Moves of (log σ², log ν) per iteration, along random directions."""
 ALMOST_NOTHING, TINY = 1e-10, 1e-300
 
 Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Readings:
-    """What the posterior is of: readings, kernel, known variances, and bounds and prior of x = (θ, log σ²) and ν."""
+class Target:
+    """What is sampled from: the problem, and bounds and prior of x = (θ, log σ²) and ν."""
 
-    X: Array
-    y: Array
-    kernel: Kernel
-    known: Array
+    problem: Problem
     coordinates: Coordinates
     nu_range: tuple[float, float]
 
     @classmethod
-    def of(cls, X: Array, y: Array, kernel: Kernel, known: Array, nu: float | None = None) -> Readings:
-        bounds = covariance_bounds(kernel, X, y)
+    def of(cls, problem: Problem, nu: float | None = None) -> Target:
+        kernel, bounds = problem.kernel, covariance_bounds(problem)
         lengths = np.array(["length_scale" in name for name in kernel.parameter_names] + [False])
         coordinates = Coordinates(bounds[:, 0], bounds[:, 1], np.append(kernel.theta, 0.0), lengths)
-        return cls(X, y, kernel, known, coordinates, NU_RANGE if nu is None else (nu, nu))
+        return cls(problem, coordinates, NU_RANGE if nu is None else (nu, nu))
 
 
 @dataclass(frozen=True)
@@ -73,17 +69,17 @@ class Given:
         return self.errors * self.alpha, np.maximum(self.errors * (1.0 - share), TINY)
 
 
-def given(data: Readings, u: Array, U: Array, before: Given | None = None) -> Given:
+def given(data: Target, u: Array, U: Array, before: Given | None = None) -> Given:
     """Evaluate at u. C is taken from `before` where that is known to have the same θ."""
     full = data.coordinates.inside(u)
     if before is None:
-        C, pullback = data.kernel.with_theta(full[:-1]).vjp(data.X)
+        C, pullback = data.problem.kernel.with_theta(full[:-1]).vjp(data.problem.X)
     else:
         C, pullback = before.C, before.pullback
     errors = exp(full[-1]) * U
-    factor = factorise(C, errors + data.known)
-    alpha = factor.solve(data.y)
-    value = -0.5 * (len(data.y) * LOG_2PI + factor.logdet + float(data.y @ alpha))
+    factor = factorise(C, errors + data.problem.known)
+    alpha = factor.solve(data.problem.y)
+    value = -0.5 * (len(data.problem.y) * LOG_2PI + factor.logdet + float(data.problem.y @ alpha))
     W = inverse_of(factor, overwrite=True)
     W -= np.outer(alpha, alpha)
     W *= 0.5
@@ -99,8 +95,8 @@ def draw_errors(at: Given, rng: Rng) -> Array:
     S -= 2.0 * root[:, None] * at.W * root
     S.flat[:: len(S) + 1] += 1.0
     # S loses rank where f is smooth. What is added to its diagonal is a share of the errors' own variance.
-    factor = factorise(S, np.full(len(S), ALMOST_NOTHING))
-    return np.asarray(at.errors * at.alpha + root * factor.multiply(rng.standard_normal(len(S))))
+    half = semidefinite_root(S, np.full(len(S), ALMOST_NOTHING))
+    return np.asarray(at.errors * at.alpha + root * (half @ rng.standard_normal(len(S))))
 
 
 def log_density_of_noise(e2: Array, log_scale2: float, log_nu: float) -> float:
@@ -111,7 +107,7 @@ def log_density_of_noise(e2: Array, log_scale2: float, log_nu: float) -> float:
     return len(e2) * each - 0.5 * (nu + 1.0) * float(np.log1p(e2 * exp(-log_scale2 - log_nu)).sum()) + prior
 
 
-def draw_noise(data: Readings, e: Array, log_scale2: float, log_nu: float, rng: Rng) -> tuple[float, float]:
+def draw_noise(data: Target, e: Array, log_scale2: float, log_nu: float, rng: Rng) -> tuple[float, float]:
     """(log σ², log ν) given e."""
     low, high = float(data.coordinates.low[-1]), float(data.coordinates.high[-1])
     nu_low, nu_high = log(data.nu_range[0]), log(data.nu_range[1])
@@ -123,7 +119,7 @@ def draw_noise(data: Readings, e: Array, log_scale2: float, log_nu: float, rng: 
         return log_density_of_noise(e2, float(x[0]), float(x[1]))
 
     widths = np.array([0.5, 1.0 if nu_high > nu_low else 0.0])
-    x = slice_sampling.sweep(log_density, np.array([log_scale2, log_nu]), widths, rng, SLICES)
+    x = slice_sweep(log_density, np.array([log_scale2, log_nu]), widths, rng, SLICES)
     return float(x[0]), float(x[1])
 
 
@@ -141,7 +137,7 @@ class Chain:
     e: Array
     rng: Rng
 
-    def advance(self, data: Readings, metric: Metric, step: float) -> float:
+    def advance(self, data: Target, metric: Metric, step: float) -> float:
         """One iteration; returns the acceptance probability of its first part."""
         U = self.at.errors / self.at.scale2
         at, acceptance = transition(lambda u: _or_nowhere(data, u, U, self.at), self.at, metric, step, self.rng)
@@ -153,7 +149,7 @@ class Chain:
         return acceptance
 
 
-def _or_nowhere(data: Readings, u: Array, U: Array, last: Given) -> Given:
+def _or_nowhere(data: Target, u: Array, U: Array, last: Given) -> Given:
     """The density at u, or one of nothing where K is singular."""
     try:
         return given(data, u, U)

@@ -15,184 +15,217 @@ included, is what `tuning="ml"` does. (The last two terms are the paper's 𝓡�
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from biasgp._typing import Array
-from biasgp.covariance import DenseCovariance
-from biasgp.kernels import Kernel
+from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.models import constant_bias
-from biasgp.models.gaussian import LOG_2PI
-from biasgp.models.posterior import Posterior
-from biasgp.models.search import NOISE_RANGE, covariance_bounds
-from biasgp.optimize import Report, minimize
+from biasgp.models.problem import FitResult, Layout, Problem
+from biasgp.models.strategy import EXACT, NOISE_RANGE, Strategy, covariance_bounds
+from biasgp.optimize import ON_BOUND, OUT_OF_TIME, Report, minimize
+from biasgp.watch import did, expect, out_of_time, stage, tell
 
 SHAPE_RANGE = (0.25, 200.0)
 SCALE_RANGE = (1e-8, 1e4)
 PAPER_STEP, MAX_ALTERNATIONS = 10.0, 20
+THETA_ITERATIONS, LAMBDA_ITERATIONS = 3, 30
+"""Of each round of expectation maximisation."""
+SETTLED = 1e-6
+"""Nats per reading: a round that gains less is the last."""
+ROUNDS, TYPICAL_ROUNDS = "rounds", 20
+"""Kind of work, and how much of it there is as a rule."""
 
 Lambdas = tuple[float, float | None, float | None]
 """(λ₁, λ₂, λ₃); those that are None are to be found."""
 
 
-@dataclass(frozen=True)
-class RandomBiasFit:
+@dataclass(frozen=True, kw_only=True)
+class RandomBiasFit(FitResult):
     """A fitted random bias model; `lambdas` are (λ₁, λ₂, λ₃), λ₁ infinite where μ is held at 0."""
 
-    kernel: Kernel
-    noise_variance: float
-    posterior: Posterior
     mean_bias: float
     bias: Array
     bias_variance: Array
     lambdas: tuple[float, float, float]
     optimality: float
     objective: float
-    report: Report
-    runaway: str = ""
 
 
-class Solver(Protocol):
-    """A covariance that can be solved with."""
-
-    def solve(self, b: Array) -> Array: ...
-
-
-class RegularisedLikelihood:
+class RandomBiasLikelihood:
     """RL₂ with μ profiled out, plus the bracket above, and the gradient in (θ, log τ̃², log λ₂, log λ₃)."""
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, lambda_mean: float) -> None:
-        self.X, self.y, self.kernel, self.known, self.lambda_mean = X, y, kernel, known, lambda_mean
+    def __init__(self, engine: Engine, problem: Problem, lambda_mean: float) -> None:
+        self.engine, self.problem, self.lambda_mean = engine, problem, lambda_mean
+        self.layout = Layout(theta=len(problem.kernel.theta), variances=len(problem), shape=1, scale=1)
 
-    def level(self, K: Solver) -> float:
+    def covariance(self, x: Array) -> Covariance:
+        """K = C(θ) + diag(τ̃² + known)."""
+        kernel = self.problem.kernel.with_theta(x[self.layout["theta"]])
+        return self.engine.covariance(kernel, self.layout.values(x, "variances") + self.problem.known)
+
+    def level(self, K: Covariance) -> float:
         """μ that minimises RL₂."""
-        Q1 = K.solve(np.ones_like(self.y))
-        return float(Q1 @ self.y / (Q1.sum() + 2.0 * self.lambda_mean))
+        if not np.isfinite(self.lambda_mean):
+            return 0.0
+        Q1 = K.solve(np.ones(len(self.problem)))
+        return float(Q1 @ self.problem.y / (Q1.sum() + 2.0 * self.lambda_mean))
 
-    def gaussian(self, kernel: Kernel, noise: Array) -> tuple[float, float, Array, Array]:
-        """μ; −log N(y; μ1, C + noise), and its gradient in the kernel's theta and in each noise variance."""
-        K = DenseCovariance(kernel, self.X, noise)
-        mu = self.level(K)
-        residual = self.y - mu
-        alpha = K.solve(residual)
-        value = 0.5 * float(len(self.y) * LOG_2PI + K.logdet + residual @ alpha)
-        return mu, value, *K.gradient(alpha)
-
-    def split(self, x: Array) -> tuple[Array, Array, float, float]:
-        """θ, τ̃², λ₂, λ₃."""
-        n = len(self.y)
-        return x[: -n - 2], np.exp(x[-n - 2 : -2]), float(np.exp(x[-2])), float(np.exp(x[-1]))
-
-    def penalty(self, mu: float, variances: Array, shape: float, scale: float) -> float:
+    def penalty(self, mu: float, x: Array) -> float:
         """RL₂ less the density, plus the bracket above."""
+        variances, shape, scale = self.split(x)
         A = shape + 0.5
         bracket = A * np.log(A) - A - gammaln(A) + gammaln(shape)
-        prior = (shape * np.log(variances / scale) + scale / variances).sum() + len(self.y) * bracket
+        prior = (shape * np.log(variances / scale) + scale / variances).sum() + len(self.problem) * bracket
         return float(prior) + (self.lambda_mean * mu**2 if mu else 0.0)
 
+    def split(self, x: Array) -> tuple[Array, float, float]:
+        """τ̃², λ₂, λ₃."""
+        return self.layout.values(x, "variances"), self.layout.value(x, "shape"), self.layout.value(x, "scale")
+
     def __call__(self, x: Array) -> tuple[float, Array]:
-        theta, variances, shape, scale = self.split(x)
-        n = len(self.y)
-        mu, value, by_theta, by_noise = self.gaussian(self.kernel.with_theta(theta), variances + self.known)
-        value += self.penalty(mu, variances, shape, scale)
-        A = shape + 0.5
+        variances, shape, scale = self.split(x)
+        n, A, K = len(self.problem), shape + 0.5, self.covariance(x)
+        mu = self.level(K)
+        found = K.negative_log_density(self.problem.y - mu, each_noise=True)
         by_shape = shape * (np.log(variances / scale).sum() + n * (np.log(A) - psi(A) + psi(shape)))
         by_scale = (scale / variances).sum() - n * shape
-        by_variances = variances * by_noise + shape - scale / variances
-        return float(value), np.concatenate([by_theta, by_variances, [by_shape, by_scale]])
+        by_variances = variances * found.by_noise + shape - scale / variances
+        gradient = np.concatenate([found.by_theta, by_variances, [by_shape, by_scale]])
+        return found.value + self.penalty(mu, x), gradient
 
 
 def fit(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
-    max_iter: int,
-    *,
-    lambdas: tuple[float, float, float] | None = None,
+    problem: Problem, max_iter: int, strategy: Strategy = EXACT, *, lambdas: tuple[float, float, float] | None = None
 ) -> RandomBiasFit:
     """Minimise RL₂ for given (λ₁, λ₂, λ₃), or its bound over (λ₂, λ₃) too; from where the constant bias model ends."""
-    x = _start(X, y, kernel, known, max_iter)
-    if lambdas is not None:
-        return _minimise(X, y, kernel, known, x, max_iter, lambdas)
     # A bias common to all readings cannot be told from the level of f, so no μ is looked for.
-    return _minimise(X, y, kernel, known, x, max_iter, (np.inf, None, None))
+    given: Lambdas = (np.inf, None, None) if lambdas is None else lambdas
+    return _minimise(problem, *_start(problem, max_iter, strategy), max_iter, given, strategy)
 
 
-def _start(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> Array:
-    """Parameters at the constant bias fit, each τ̃² as a Student-t of ν = 3 would have it there."""
-    cob = constant_bias.fit(X, y, kernel, known, max_iter)
-    return start_at(cob.kernel, cob.noise_variance, y - cob.posterior.mean(X))
-
-
-def start_at(kernel: Kernel, noise_variance: float, residual: Array) -> Array:
-    """Parameters at a fit with these residuals, each τ̃² as a Student-t of ν = 3 would have it there."""
-    shape, scale = 1.5, 1.5 * noise_variance
+def _start(problem: Problem, max_iter: int, strategy: Strategy) -> tuple[Engine, Array]:
+    """Parameters at the constant bias fit, each τ̃² as a Student-t of ν = 3 would have it there; and the engine."""
+    cob = constant_bias.fit(problem, max_iter, strategy)
+    residual = problem.y - cob.posterior.mean(problem.X)
+    shape, scale = 1.5, 1.5 * cob.noise_variance
     variances = (scale + 0.5 * residual**2) / (shape + 0.5)
-    return np.concatenate([kernel.theta, np.log(variances), np.log([shape, scale])])
+    x = np.concatenate([cob.kernel.theta, np.log(variances), np.log([shape, scale])])
+    return strategy.engine(cob.kernel, problem.X), x
 
 
 def _minimise(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
-    x: Array,
-    max_iter: int,
-    lambdas: Lambdas,
+    problem: Problem, engine: Engine, x: Array, max_iter: int, lambdas: Lambdas, strategy: Strategy = EXACT
 ) -> RandomBiasFit:
     """From x, for the given λs; those that are None are found as well."""
-    objective = RegularisedLikelihood(X, y, kernel, known, lambdas[0])
-    bounds = parameter_bounds(X, y, kernel, lambdas)
-    report = minimize(objective, x, bounds, max_iter)
-    return _at(X, y, known, objective, report, bounds)
+    objective = RandomBiasLikelihood(engine, problem, lambdas[0])
+    bounds = parameter_bounds(problem, lambdas)
+    if strategy.exact:
+        report = minimize(objective, x, bounds, max_iter)
+    else:
+        report = expectation_maximisation(objective, np.clip(x, bounds[:, 0], bounds[:, 1]), bounds, max_iter)
+    return _at(objective, report, bounds)
 
 
-def parameter_bounds(X: Array, y: Array, kernel: Kernel, lambdas: Lambdas) -> Array:
+def parameter_bounds(problem: Problem, lambdas: Lambdas) -> Array:
     """Bounds of (θ, log τ̃², log λ₂, log λ₃); a λ that is given stays there."""
+    y = problem.y
     variance = max(1.0, float(np.var(y)))
     ranges = [SHAPE_RANGE, SCALE_RANGE]
     for i, value in enumerate(lambdas[1:]):
         if value is not None:
             ranges[i] = (value, value)
     highest = 1e3 * max(variance, float(np.abs(y).max()) ** 2)
-    return np.vstack(
-        [
-            covariance_bounds(kernel, X, y)[:-1],
-            np.log(np.tile([NOISE_RANGE[0], highest], (len(y), 1))),
-            np.log(ranges),
-        ]
+    each = np.log(np.tile([NOISE_RANGE[0], highest], (len(y), 1)))
+    return np.vstack([covariance_bounds(problem)[:-1], each, np.log(ranges)])
+
+
+def expectation_maximisation(objective: RandomBiasLikelihood, x: Array, bounds: Array, max_iter: int) -> Report:
+    """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective.
+
+    With many readings: a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations.
+    """
+    problem, theta = objective.problem, objective.layout["theta"]
+    value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
+    stage("variances of all readings")
+    expect(ROUNDS, TYPICAL_ROUNDS)
+    for n_iter in range(1, max_iter + 1):
+        x = _variances_step(objective, x, bounds)
+        mu = objective.level(objective.covariance(x))
+
+        def by_theta(new: Array, mu: float = mu, x: Array = x) -> tuple[float, Array]:
+            K = objective.covariance(np.concatenate([new, x[theta.stop :]]))
+            found = K.negative_log_density(problem.y - mu)
+            return found.value, found.by_theta
+
+        step = minimize(by_theta, x[theta], bounds[theta], THETA_ITERATIONS, curvature)
+        x, curvature = np.concatenate([step.x, x[theta.stop :]]), step.curvature
+        spent += step.n_evaluations
+        before, value = value, step.value + objective.penalty(mu, x)
+        tell(f"round {n_iter}, objective {value:.6g}")
+        did(ROUNDS, 1.0)
+        if before - value <= SETTLED * len(problem) or out_of_time():
+            message = OUT_OF_TIME if out_of_time() else "the value settled"
+            break
+    expect(ROUNDS, 0.0)
+    low, high = bounds[:, 0], bounds[:, 1]
+    free = high > low
+    settled = message == "the value settled"
+    return Report(
+        x, value, settled, message, n_iter, spent, free & (x <= low + ON_BOUND), free & (x >= high - ON_BOUND)
     )
 
 
-def _at(
-    X: Array, y: Array, known: Array, objective: RegularisedLikelihood, report: Report, bounds: Array
-) -> RandomBiasFit:
-    theta, variances, shape, scale = objective.split(report.x)
-    kernel = objective.kernel.with_theta(theta)
-    mu = objective.level(DenseCovariance(kernel, X, variances + known)) if np.isfinite(objective.lambda_mean) else 0.0
-    posterior = Posterior.of(kernel, X, variances + known, y - mu)
+def _variances_step(objective: RandomBiasLikelihood, x: Array, bounds: Array) -> Array:
+    """(λ₂, λ₃) and τ̃² = (λ₃ + ½E e²)/(λ₂ + ½), which minimise the bound given the moments of e = δ + ε."""
+    layout, K = objective.layout, objective.covariance(x)
+    variances = layout.values(x, "variances")
+    residual = objective.problem.y - objective.level(K)
+    e2 = variances**2 * (K.solve(residual) ** 2 - K.inverse_diagonal()) + variances
+    half = 0.5 * np.maximum(e2, 0.0)
+    n = len(half)
+
+    def profiled(logs: Array) -> tuple[float, Array]:
+        shape, scale = np.exp(logs)
+        logs_of = np.log(scale + half)
+        value = (shape + 0.5) * logs_of.sum() + n * (gammaln(shape) - gammaln(shape + 0.5) - shape * logs[1])
+        by_shape = shape * (logs_of.sum() + n * (psi(shape) - psi(shape + 0.5) - logs[1]))
+        by_scale = (shape + 0.5) * (scale / (scale + half)).sum() - n * shape
+        return float(value), np.array([by_shape, by_scale])
+
+    lambdas = slice(layout["shape"].start, layout["scale"].stop)
+    logs = minimize(profiled, x[lambdas], bounds[lambdas], LAMBDA_ITERATIONS).x
+    shape, scale = np.exp(logs)
+    new = np.concatenate([x[layout["theta"]], np.log((scale + half) / (shape + 0.5)), logs])
+    return np.asarray(np.clip(new, bounds[:, 0], bounds[:, 1]))
+
+
+def _at(objective: RandomBiasLikelihood, report: Report, bounds: Array) -> RandomBiasFit:
+    variances, shape, scale = objective.split(report.x)
+    K = objective.covariance(report.x)
+    mu = objective.level(K)
+    residual = objective.problem.y - mu
     # Most readings share one small variance, the noise; what goes beyond it is the bias's.
-    noise = float(np.median(variances))
+    usual = float(np.median(variances))
+    bias = mu + np.maximum(variances - usual, 0.0) * K.solve(residual)
     gradient = objective(report.x)[1]
     moved = report.x - np.clip(report.x - gradient, bounds[:, 0], bounds[:, 1])
     return RandomBiasFit(
-        kernel=kernel,
-        noise_variance=noise,
-        posterior=posterior,
+        kernel=objective.problem.kernel.with_theta(report.x[objective.layout["theta"]]),
+        noise_variance=usual,
+        posterior=K.posterior(residual),
+        report=report,
         mean_bias=mu,
-        bias=mu + np.maximum(variances - noise, 0.0) * posterior.alpha,
+        bias=bias,
         bias_variance=variances,
         lambdas=(objective.lambda_mean, shape, scale),
         optimality=float(np.abs(moved).max()),
         objective=report.value,
-        report=report,
     )
 
 
-def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -> RandomBiasFit:
+def alternate(problem: Problem, max_iter: int) -> RandomBiasFit:
     """The paper's Section 2.3 to the letter: minimise RL₂ for (λ₁, λ₂, λ₃), then RL₂ + 𝓡₂ over them, until they settle.
 
     The second step has no minimum inside: μ → 0 sends λ₁ = 1/(2μ²) to infinity, and without the factor N that the
@@ -200,9 +233,9 @@ def alternate(X: Array, y: Array, kernel: Kernel, known: Array, max_iter: int) -
     runs away from is returned.
     """
     lambdas = (1.0, 2.5, 0.5)
-    x = _start(X, y, kernel, known, max_iter)
+    engine, x = _start(problem, max_iter, EXACT)
     for _ in range(MAX_ALTERNATIONS):
-        found = _minimise(X, y, kernel, known, x, max_iter, lambdas)
+        found = _minimise(problem, engine, x, max_iter, lambdas)
         chosen = _least_by_the_papers_rule(found.mean_bias, found.bias_variance, lambdas)
         moves = np.abs(np.log(np.array(chosen) / lambdas))
         farthest = int(moves.argmax())

@@ -28,14 +28,16 @@ from math import exp, log
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.kernels import Kernel
 from biasgp.models import constant_bias
 from biasgp.models.draws import DrawsPosterior, diagnose
-from biasgp.models.hmc import Metric, StepSize, curvature_metric
-from biasgp.models.mixture_steps import Chain, Readings, Rng, draw_mixing, given
+from biasgp.models.mixture_steps import Chain, Rng, Target, draw_mixing, given
+from biasgp.models.problem import FitResult, Problem
+from biasgp.models.samplers import Metric, StepSize, curvature_metric
 from biasgp.models.t_noise import StudentT, beyond
 from biasgp.optimize import Report
+from biasgp.watch import did, expect, stage
 
 START_NU, START_WIDTH = 2.0, 3.0
 """Chains start about this ν, and with logarithms no further than this from the middle of their prior."""
@@ -43,6 +45,8 @@ APART = 1.5
 """Standard deviations of the starts, in units of the posterior's own."""
 KEPT = 100
 """Predictions average over about this many draws, evenly spaced."""
+ITERATIONS = "iterations"
+"""Kind of work."""
 RELEARN = (0.2, 0.5)
 """Shares of the tuning after which the metric is learnt from the draws since the last time."""
 
@@ -67,12 +71,12 @@ class Plan:
 class Trace:
     """What is left of the iterations: the parameters of all, averages over all, and enough of a few to predict from."""
 
-    def __init__(self, data: Readings, plan: Plan, size: float) -> None:
+    def __init__(self, data: Target, plan: Plan, size: float) -> None:
         self.data, self.plan, self.size = data, plan, size
         self.x: list[Array] = []
         self.log_nu: list[Array] = []
         self.kept: list[tuple[Array, Array, Array]] = []
-        self.sums, self.jitter = np.zeros((3, len(data.y))), 0.0
+        self.sums, self.jitter = np.zeros((3, len(data.problem.y))), 0.0
 
     @property
     def averages(self) -> Array:
@@ -89,24 +93,22 @@ class Trace:
             self.sums[2] += (nu + 1.0) / (nu + chain.e**2 / at.scale2)
             self.jitter = max(self.jitter, at.jitter)
             if len(self.x) % self.plan.stride == 0:
-                self.kept.append((at.full[:-1], at.errors + self.data.known, at.alpha))
+                self.kept.append((at.full[:-1], at.errors + self.data.problem.known, at.alpha))
         self.x.append(np.stack([chain.at.full for chain in chains]))
         self.log_nu.append(np.array([chain.log_nu for chain in chains]))
 
 
-@dataclass(frozen=True)
-class ScaleMixtureFit:
+@dataclass(frozen=True, kw_only=True)
+class ScaleMixtureFit(FitResult):
     """Draws from the posterior and what they say.
 
-    `draws` has the parameters that are not held by name, in model units, a row a chain; the averages are over all.
+    `draws` has the parameters that are not held by name, in model units, one row per chain; the averages are over all.
     `noise_variance` is that of a reading that is not an outlier.
     """
 
-    kernel: Kernel
-    noise_variance: float
+    posterior: DrawsPosterior
     scale2: float
     nu: float
-    posterior: DrawsPosterior
     scales2: Array
     nus: Array
     draws: dict[str, Array]
@@ -116,14 +118,10 @@ class ScaleMixtureFit:
     bias: Array
     weights: Array
     interrupted: bool
-    report: Report
 
 
 def fit(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
+    problem: Problem,
     max_iter: int,
     plan: Plan,
     seed: np.random.SeedSequence,
@@ -138,9 +136,9 @@ def fit(
     A reading counts as an outlier where its error is beyond `size` standard deviations of most errors. With
     `keep_on_interrupt`, a KeyboardInterrupt after the tuning ends the sampling and not the fit.
     """
-    data = Readings.of(X, y, kernel, known, nu)
+    data = Target.of(problem, nu)
     rngs = [np.random.default_rng(child) for child in seed.spawn(plan.chains)]
-    with blas_threads_for(len(y)):
+    with blas_threads_for(len(problem)):
         chains, metric = start(data, rngs, max_iter)
         trace = Trace(data, plan, size)
         interrupted = False
@@ -153,15 +151,15 @@ def fit(
     return _summary(trace, interrupted)
 
 
-def start(data: Readings, rngs: list[Rng], max_iter: int) -> tuple[list[Chain], Metric]:
+def start(data: Target, rngs: list[Rng], max_iter: int) -> tuple[list[Chain], Metric]:
     """A chain for each generator, about the constant bias fit, further apart than the posterior is wide."""
-    cob = constant_bias.fit(data.X, data.y, data.kernel, data.known, max_iter)
+    cob = constant_bias.fit(data.problem, max_iter)
     # Under known variances σ² may be nothing there.
-    scale2 = max(cob.noise_variance, 0.3 * float(np.median(data.known)))
+    scale2 = max(cob.noise_variance, 0.3 * float(np.median(data.problem.known)))
     x = np.append(cob.kernel.theta, np.log(scale2))
     center = data.coordinates.center
     u = data.coordinates.outside(np.clip(x, center - START_WIDTH, center + START_WIDTH))
-    e = data.y - cob.posterior.mean(data.X)
+    e = data.problem.y - cob.posterior.mean(data.problem.X)
     expected = (START_NU + e**2 / scale2) / (START_NU + 1.0)
     metric = curvature_metric(lambda at: given(data, at, expected).gradient, u)
     nus = np.clip(START_NU * np.geomspace(0.5, 5.0, len(rngs)), *data.nu_range)
@@ -173,11 +171,14 @@ def start(data: Readings, rngs: list[Rng], max_iter: int) -> tuple[list[Chain], 
 
 
 def sample(
-    data: Readings, chains: list[Chain], metric: Metric, plan: Plan, trace: Trace, progress: Progress | None
+    data: Target, chains: list[Chain], metric: Metric, plan: Plan, trace: Trace, progress: Progress | None
 ) -> None:
     """Run all chains side by side, one iteration of each in turn; they tune a metric and a step together."""
     step, seen = StepSize(0.5), []
     relearn = {max(1, int(share * plan.tune)) for share in RELEARN}
+    stage("sampling")
+    expect(FACTORISATIONS, 0.0)
+    expect(ITERATIONS, plan.tune + plan.draws)
     for iteration in range(plan.tune + plan.draws):
         tuning = iteration < plan.tune
         for chain in chains:
@@ -190,8 +191,10 @@ def sample(
             step.restart(step.settled)
         if not tuning:
             trace.record(chains)
+        did(ITERATIONS, 1.0)
         if progress is not None:
             progress(iteration + 1, plan.tune + plan.draws)
+    expect(ITERATIONS, 0.0)
 
 
 def _summary(trace: Trace, interrupted: bool) -> ScaleMixtureFit:
@@ -199,12 +202,12 @@ def _summary(trace: Trace, interrupted: bool) -> ScaleMixtureFit:
     x, log_nu = np.stack(trace.x, axis=1), np.stack(trace.log_nu, axis=1)
     scales2, nus = np.exp(x[..., -1]), np.exp(log_nu)
     cores = [StudentT(*pair).core_variance for pair in zip(scales2.flat, nus.flat, strict=True)]
-    names = [*data.kernel.parameter_names, "scale2"]
+    names = [*data.problem.kernel.parameter_names, "scale2"]
     draws = {name: np.exp(x[..., j]) for j, name in enumerate(names) if data.coordinates.free[j]}
     if data.nu_range[0] < data.nu_range[1]:
         draws["degrees_of_freedom"] = nus
     r_hat, ess = diagnose(draws)
-    kernel = data.kernel.with_theta(x[..., :-1].mean(axis=(0, 1)))
+    kernel = data.problem.kernel.with_theta(x[..., :-1].mean(axis=(0, 1)))
     thetas, noises, alphas = (np.stack(part) for part in zip(*trace.kept, strict=True))
     keep = slice(None, None, trace.plan.stride)
     probability, bias, weights = trace.averages
@@ -214,7 +217,7 @@ def _summary(trace: Trace, interrupted: bool) -> ScaleMixtureFit:
         noise_variance=float(np.mean(cores)),
         scale2=float(scales2.mean()),
         nu=float(np.exp(np.median(log_nu))),
-        posterior=DrawsPosterior(kernel, data.X, data.y, thetas, noises, alphas, trace.jitter),
+        posterior=DrawsPosterior(kernel, data.problem.X, data.problem.y, thetas, noises, alphas, trace.jitter),
         # In the order of `kept`: all chains of an iteration, then those of the next.
         scales2=scales2[:, keep].T.ravel(),
         nus=nus[:, keep].T.ravel(),

@@ -9,18 +9,20 @@ Known variances of readings are added to C's diagonal: the t's error is then abo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.stats import shapiro
 
 from biasgp._typing import Array
+from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel, Pullback
 from biasgp.models import constant_bias, laplace_t
-from biasgp.models.ep import Expectation, Natural, Outcome, weighted_sites
-from biasgp.models.posterior import Posterior
-from biasgp.models.search import covariance_bounds
+from biasgp.models.ep import EPPolicy, EPResult, Expectation, Natural, weighted_sites
+from biasgp.models.problem import FitResult, Problem
+from biasgp.models.strategy import covariance_bounds
 from biasgp.models.t_noise import StudentT, beyond
 from biasgp.optimize import Report, minimize
 
@@ -41,13 +43,15 @@ ENOUGH_TO_TELL = 5000
 """Among more residuals a departure too small to matter would show."""
 SEARCH_TOLERANCE, FINAL_TOLERANCE = 3e-3, 1e-6
 """Of EP. log Z is stationary in the sites, so it is far more accurate than they are while a search goes on."""
+SEARCH_SWEEPS = 60
+"""Of the double loop, while a search goes on."""
 ENOUGH = 1e-4
 """Gain in log Z that is not worth another evaluation: parameters are then within a seventieth of their standard
 errors."""
 
 
 @dataclass(frozen=True)
-class SitePosterior(Posterior):
+class SitePosterior(DensePosterior):
     """f given Gaussian sites, some of negative precision: `signed` has what `factor` has for a plain GP's posterior."""
 
     signed: SignedFactor
@@ -57,6 +61,9 @@ class SitePosterior(Posterior):
         variance = np.einsum("ij,ij->j", taken, taken)
         return np.asarray(variance if returned is None else variance - np.einsum("ij,ij->j", returned, returned))
 
+    def inverse(self) -> Array:
+        return self.signed.inverse()
+
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
         cross = self.kernel(X, self.X)
@@ -65,6 +72,21 @@ class SitePosterior(Posterior):
         if returned is not None:
             covariance += returned.T @ returned
         return cross @ self.alpha, covariance
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without `factor`, which is the signed one's first, and what the kernel and the precisions make again."""
+        kept = {name: getattr(self.signed, name) for name in ("precision", "first", "G", "second")}
+        known = self.signed.C.diagonal() - self.kernel.diag(self.X)
+        return {"kernel": self.kernel, "X": self.X, "alpha": self.alpha, "signed": kept, "known": known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whole again. Predictions rest on the factors alone, which are what they were to the bit."""
+        signed, kernel, X = state["signed"], state["kernel"], state["X"]
+        if isinstance(signed, dict):  # else of a model file of format 1, which has everything
+            C = kernel(X)
+            C.flat[:: len(C) + 1] += state["known"]
+            signed = SignedFactor.of(C, **signed)
+        vars(self).update(kernel=kernel, X=X, alpha=state["alpha"], factor=signed.first, signed=signed)
 
 
 @dataclass(frozen=True)
@@ -76,24 +98,20 @@ class Marginals:
     weight: Array
 
 
-@dataclass(frozen=True)
-class StudentTFit:
+@dataclass(frozen=True, kw_only=True)
+class StudentTFit(FitResult):
     """A fitted Student-t model. `inference` is what the result rests on, and `fraction` EP's (1 under Laplace);
     `trouble` says what went wrong on the way there, and is empty where nothing did. `noise_variance` is that of a
     reading that is not an outlier.
     """
 
-    kernel: Kernel
-    noise_variance: float
     scale2: float
     nu: float
-    posterior: Posterior
     marginals: Marginals
     log_likelihood: float
     inference: str
     fraction: float
     n_sweeps: int
-    report: Report
     trouble: str = ""
 
 
@@ -107,19 +125,19 @@ class Evidence:
     Keeps its last solution between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, mean: Array) -> None:
-        self.X, self.y, self.kernel, self.known, self.mean = X, y, kernel, known, mean
+    def __init__(self, problem: Problem, mean: Array) -> None:
+        self.problem, self.y, self.mean = problem, problem.y, mean
         self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
 
     def split(self, x: Array) -> tuple[Kernel, StudentT]:
         """The kernel and the noise at x."""
-        return self.kernel.with_theta(x[:-2]), StudentT(float(np.exp(x[-2])), float(np.exp(x[-1])))
+        return self.problem.kernel.with_theta(x[:-2]), StudentT(float(np.exp(x[-2])), float(np.exp(x[-1])))
 
     def covariance(self, kernel: Kernel) -> tuple[Array, Pullback]:
         """C with the known variances on its diagonal, and its pullback."""
-        C, pullback = kernel.vjp(self.X)
-        if np.any(self.known > 0.0):
-            C = C + np.diag(self.known)
+        C, pullback = kernel.vjp(self.problem.X)
+        if np.any(self.problem.known > 0.0):
+            C = C + np.diag(self.problem.known)
         return C, pullback
 
     def __call__(self, x: Array) -> tuple[float, Array]:
@@ -152,26 +170,19 @@ class Evidence:
 class EPEvidence(Evidence):
     """By fractional EP."""
 
-    def __init__(self, X: Array, y: Array, kernel: Kernel, known: Array, mean: Array, fraction: float) -> None:
-        super().__init__(X, y, kernel, known, mean)
+    def __init__(self, problem: Problem, mean: Array, fraction: float) -> None:
+        super().__init__(problem, mean)
         self.fraction = fraction
         self.sites: Natural | None = None
 
-    def solve(self, C: Array, t: StudentT, tolerance: float = SEARCH_TOLERANCE) -> Outcome | None:
+    def solve(self, C: Array, t: StudentT, tolerance: float = SEARCH_TOLERANCE) -> EPResult | None:
         """EP from the last sites; where they will not do, from weighted ones about the last mean."""
         starts = [weighted_sites(self.y, self.mean, t)]
         if self.sites is not None:
             starts.insert(0, self.sites)
         final = tolerance < SEARCH_TOLERANCE
-        run = Expectation(
-            C,
-            self.y,
-            t,
-            self.fraction,
-            tolerance=tolerance,
-            hopeless=-np.inf if final else -self.best - HOPELESS,
-            patience=600 if final else 60,
-        )
+        policy = EPPolicy(tolerance) if final else EPPolicy(tolerance, -self.best - HOPELESS, SEARCH_SWEEPS)
+        run = Expectation(C, self.y, t, self.fraction, policy)
         outcome = run.run(starts)
         self.n_sweeps += run.n_sweeps
         if outcome is not None and outcome.converged:
@@ -197,7 +208,7 @@ class EPEvidence(Evidence):
             noise_variance=t.core_variance,
             scale2=t.scale2,
             nu=t.nu,
-            posterior=SitePosterior(kernel, self.X, state.b, state.factor.first, state.factor),
+            posterior=SitePosterior(kernel, self.problem.X, state.b, state.factor.first, state.factor),
             marginals=Marginals(state.mean, state.variance, state.tilted.weight),
             log_likelihood=state.log_evidence,
             inference="ep",
@@ -234,15 +245,25 @@ class LaplaceEvidence(Evidence):
     def at(self, report: Report) -> StudentTFit | None:
         kernel, t = self.split(report.x)
         mode = self.solve(self.covariance(kernel)[0], t)
-        if mode is None:
-            return None
+        return None if mode is None else self._fit_of(mode, kernel, t, report)
+
+    def by_weights(self, x: Array) -> StudentTFit:
+        """At x, by the curvature of the t's weights, where the t's own has no inverse."""
+        kernel, t = self.split(x)
+        mode = laplace_t.reweighted(self.covariance(kernel)[0], self.y, t, self.mean)
+        nowhere = np.zeros(len(x), dtype=bool)
+        report = Report(x, -laplace_t.evidence(mode), False, "breakdown", 0, 0, nowhere, nowhere)
+        trouble = "Laplace's approximation does not exist for these readings, and their weights' curvature stands in"
+        return replace(self._fit_of(mode, kernel, t, report), trouble=trouble)
+
+    def _fit_of(self, mode: laplace_t.Mode, kernel: Kernel, t: StudentT, report: Report) -> StudentTFit:
         variance = mode.factor.marginal_variances()
         return StudentTFit(
             kernel=kernel,
             noise_variance=t.core_variance,
             scale2=t.scale2,
             nu=t.nu,
-            posterior=SitePosterior(kernel, self.X, mode.b, mode.factor.first, mode.factor),
+            posterior=SitePosterior(kernel, self.problem.X, mode.b, mode.factor.first, mode.factor),
             marginals=Marginals(mode.f, variance, (t.nu + 1.0) / (t.nu + (self.y - mode.f) ** 2 / t.scale2)),
             log_likelihood=laplace_t.evidence(mode),
             inference="laplace",
@@ -253,40 +274,28 @@ class LaplaceEvidence(Evidence):
 
 
 def fit(
-    X: Array,
-    y: Array,
-    kernel: Kernel,
-    known: Array,
-    max_iter: int,
-    *,
-    inference: str = "ep",
-    nu: float | None = None,
-    fraction: float = 0.9,
+    problem: Problem, max_iter: int, *, inference: str = "ep", nu: float | None = None, fraction: float = 0.9
 ) -> StudentTFit:
     """Maximise the approximate evidence over (θ, σ²), and ν unless it is given; from where the constant bias fit ends.
 
     EP that fails is tried with a smaller fraction, and after that Laplace's approximation is returned.
     """
-    cob = constant_bias.fit(X, y, kernel, known, max_iter)
-    mean = cob.posterior.mean(X)
+    cob = constant_bias.fit(problem, max_iter)
+    mean = cob.posterior.mean(problem.X)
     # Under known variances σ² may be nothing at the start, and from there its gradient is nothing too.
-    scale2 = max(cob.noise_variance, 0.3 * float(np.median(known)))
+    scale2 = max(cob.noise_variance, 0.3 * float(np.median(problem.known)))
     x = np.concatenate([cob.kernel.theta, np.log([scale2, NU_START if nu is None else nu])])
-    bounds = np.vstack([covariance_bounds(kernel, X, y), np.log([NU_RANGE if nu is None else (nu, nu)])])
-    curvature = _curvature(cob.report, len(y))
+    bounds = np.vstack([covariance_bounds(problem), np.log([NU_RANGE if nu is None else (nu, nu)])])
+    curvature = _curvature(cob.report, len(problem))
     fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
-    with blas_threads_for(len(y)):
+    with blas_threads_for(len(problem)):
         for tried in fractions:
-            found = _search(EPEvidence(X, y, kernel, known, mean, tried), x, bounds, max_iter, curvature)
+            found = _search(EPEvidence(problem, mean, tried), x, bounds, max_iter, curvature)
             if found is not None:
                 return found
         # Laplace's evidence is not smooth enough for another model's curvature to help.
-        found = _search(LaplaceEvidence(X, y, kernel, known, mean), x, bounds, max_iter, None)
-    if found is None:
-        raise ArithmeticError(
-            "Neither EP nor Laplace's approximation found a posterior for these readings. Look for inputs or responses "
-            "of extreme size, fix nu at 4 or more, or use ConstantBiasGP."
-        )
+        laplace = LaplaceEvidence(problem, mean)
+        found = _search(laplace, x, bounds, max_iter, None) or laplace.by_weights(x)
     if fractions:
         tried_all = " nor with ".join(f"{tried:g}" for tried in fractions)
         failed = f"EP did not converge, {'neither ' if len(fractions) > 1 else ''}with fraction {tried_all}"
@@ -338,7 +347,8 @@ def hidden_outliers(residuals: Array, nu: float) -> str:
     """
     if nu < NEAR_GAUSSIAN or np.ptp(residuals) <= 0.0:
         return ""
-    some = residuals[:: -(-len(residuals) // ENOUGH_TO_TELL)]
+    # In units of their range: the test takes very small numbers for equal ones, and warns.
+    some = (residuals / np.ptp(residuals))[:: -(-len(residuals) // ENOUGH_TO_TELL)]
     p = float(shapiro(some).pvalue)
     if p >= DENIED:
         return ""

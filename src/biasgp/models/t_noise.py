@@ -10,6 +10,11 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from biasgp._typing import Array
 
+SHARPEST = 1e-150
+"""Standard deviation that stands for none at all, and that a number may still be divided by."""
+NOTHING_LEFT = 40.0
+"""Standard deviations beyond which a double holds nothing of a normal distribution."""
+
 
 @dataclass(frozen=True)
 class StudentT:
@@ -35,7 +40,8 @@ class StudentT:
 
 def beyond(mean: Array, spread: Array, limit: float) -> tuple[Array, Array]:
     """For e ~ N(mean, spread²): P(|e| > limit), and E of e where that is so and 0 where it is not."""
-    low, high = (-limit - mean) / spread, (limit - mean) / spread
+    spread = np.maximum(spread, max(np.finfo(float).eps * limit, SHARPEST))  # f may be known exactly
+    low, high = (np.clip((end - mean) / spread, -NOTHING_LEFT, NOTHING_LEFT) for end in (-limit, limit))
     outside = ndtr(low) + ndtr(-high)
     density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
     return outside, mean * outside + spread * (density[1] - density[0])

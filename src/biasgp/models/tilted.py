@@ -78,7 +78,8 @@ def _tilt(y: Array, mean: Array, variance: Array, scale2: float, nu: float, frac
     return Tilted(
         log_normaliser=fraction * log_constant - gammaln(kappa) + top + np.log(total * step),
         mean=mean + residual * mean_gain,
-        variance=variance * (1.0 - mean_gain) + residual**2 * spread,
+        # (1 minus the mean gain would be 0 where the cavity is wider than the t by more digits than there are.)
+        variance=variance * (weights * stretch).sum(axis=1) + residual**2 * spread,
         by_log_scale2=by_scale2,
         by_log_nu=by_scale2 + 0.5 * nu * drift,
         weight=(nu + 1.0) / (nu * kappa) * (weights * w).sum(axis=1),

@@ -9,11 +9,14 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.inputs import neighbouring_rows
 from biasgp.kernels import Kernel
-from biasgp.models import sparse_bias
-from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson
+from biasgp.models.problem import Problem
+from biasgp.models.sparse import exact
+from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson, is_constant
 
 RESPONSES = ("identity", "log", "yeo-johnson", "auto")
-MAX_ROWS = 300
+MIN_ROWS, MAX_ROWS = 20, 300
+"""With fewer readings than the first there is no choice: the middle 90 % that the power is fitted to is then all of
+them, and the mean log density of a reading is uncertain by more than ten times MIN_GAIN."""
 MAX_ITERATIONS = 30
 MIN_GAIN = 0.02
 """A transform must raise the mean log density of a reading by this much over none: it is harder to explain."""
@@ -24,12 +27,13 @@ density, for all of them."""
 
 
 def choose_transform(response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None) -> Transform:
-    """The transform asked for, fitted to y; "auto" takes the one under which the others predict a reading best.
+    """The transform asked for, fitted to y; "auto" takes the one under which the others predict a reading best, and
+    none where there are too few readings to tell.
 
     The judge is the sparse bias model, whose density of a reading admits outliers: a skewed noise and a share of
     one-sided outliers look alike to any that does not.
     """
-    if response == "identity" or np.ptp(y) == 0.0:
+    if response == "identity" or is_constant(y) or (response == "auto" and len(y) < MIN_ROWS):
         return Identity()
     if response == "log":
         return Log.of(y)
@@ -47,7 +51,7 @@ def _score(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, tran
     scaling = Scaling.of(y, transform)
     bound = kernel.bind(X, names, scaling.scale**2)
     response = ScaledResponse(y, scaling)
-    known, rng = np.zeros(len(y)), np.random.default_rng(0)
-    fit = sparse_bias.fit(X, response.z, bound, known, MAX_ITERATIONS, rng, second_look=False)
-    flagged = float(np.mean(fit.state.labels > 0))
+    problem = Problem(X, response.z, bound, np.zeros(len(y)))
+    fit = exact.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), second_look=False)
+    flagged = float(np.mean(fit.labels > 0))
     return (fit.leave_one_out + response.log_jacobian) / len(y) - PRICE_OF_FLAGS * flagged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html
+import re
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from biasgp._typing import Array
-from biasgp.report.fit_record import Effect, FitRecord, Points
+from biasgp.analysis.fit_record import Effect, FitRecord, Points
+from biasgp.report.pages import clipped, visible
 
 # Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.
 BLUE, BAND, ORANGE, GREY, INK = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#8a9099", "#1f2933"
 MAX_POINTS = 4000
+MAX_LABEL = 60  # characters: what fits beside a figure on a phone
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 ZERO_LINE = {"zeroline": True, "zerolinecolor": GREY}
 Figure = dict[str, Any]
@@ -48,15 +50,14 @@ def readings_figure(record: FitRecord) -> Figure:
         _dots(x, points, out, "flagged", {"color": ORANGE, "size": 8, "symbol": "x"}),
         _stems(x, points, out),
     ]
-    unit = f" ({record.unit})" if record.unit else ""
     kind = {"type": "date"} if record.axis.is_time else {}
     everything, curve = _heights(points, points.y), _heights(points, points.y[~points.flagged])
     layout = _layout(
         height=560,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         xaxis={**_axis(record.axis.label), **kind, "anchor": "y2"},
-        yaxis={**_axis(_label(record)), "domain": [0.34, 1.0], "range": everything},
-        yaxis2={**_axis(f"bias{unit}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
+        yaxis={**_axis(record.target), "domain": [0.34, 1.0], "range": everything},
+        yaxis2={**_axis(f"bias{_unit(record)}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
         hovermode="closest",
         dragmode="zoom",
     )
@@ -74,7 +75,7 @@ def effect_figure(record: FitRecord, effect: Effect) -> Figure:
             _line(x, effect.mean, "mean", line={"color": BLUE, "width": 2}),
         ],
         "layout": _layout(
-            height=280, showlegend=False, xaxis={**_axis(effect.label), **kind}, yaxis=_axis(_label(record))
+            height=280, showlegend=False, xaxis={**_axis(effect.label), **kind}, yaxis=_axis(record.target)
         ),
     }
 
@@ -88,7 +89,7 @@ def residual_figure(record: FitRecord) -> Figure:
         "layout": _layout(
             height=280,
             showlegend=False,
-            xaxis=_axis(f"estimated truth{f' ({_safe(record.unit)})' if record.unit else ''}", safe=True),
+            xaxis=_axis(f"estimated truth{_unit(record)}"),
             yaxis={**_axis("residual (sd)"), **ZERO_LINE},
             shapes=[_across(2.0), _across(-2.0)],
         ),
@@ -149,9 +150,9 @@ def _layout(**more: Any) -> Figure:
     }
 
 
-def _axis(title: str, safe: bool = False) -> Figure:
+def _axis(title: str) -> Figure:
     return {
-        "title": {"text": title if safe else _safe(title), "standoff": 8},
+        "title": {"text": label(title), "standoff": 8},
         "gridcolor": "#e6e9ee",
         "linecolor": "#c5cbd3",
         "zeroline": False,
@@ -159,14 +160,15 @@ def _axis(title: str, safe: bool = False) -> Figure:
     }
 
 
-def _label(record: FitRecord) -> str:
-    return record.target
+def _unit(record: FitRecord) -> str:
+    return f" ({record.unit})" if record.unit else ""
 
 
-def _safe(text: str) -> str:
-    """Plotly reads some HTML in labels; a user's column name must not be any."""
-    clipped = text if len(text) <= 60 else text[:59] + "…"
-    return html.escape(clipped).replace("%{", "%&#123;")
+def label(text: str) -> str:
+    """A user's text for a figure: the one way in. Plotly reads some HTML and %{…} in its labels."""
+    shown = visible(clipped(text, MAX_LABEL))
+    # As numbers, since plotly knows few entities by name and would show &quot; as it is.
+    return re.sub(r"[&<>\"'{}$]", lambda found: f"&#{ord(found[0])};", shown)
 
 
 def numbers(values: Array, digits: int = 6) -> list[float | None]:

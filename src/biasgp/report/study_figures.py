@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biasgp.data import SCENARIOS
+from biasgp.report.pages import clipped, visible
 from biasgp.report.study_style import looks
 from biasgp.study.paper import FIGURE3
 from biasgp.study.results import Results, Row
@@ -24,6 +25,7 @@ TOYS = {
     "cob": (2, "constant bias model"),
     "rab": (3, "random bias model"),
 }
+MAX_NAME, MAX_TITLE = 30, 100  # characters: longer ones would leave no room for what is drawn
 GREY, BLACK, RED = "#8c8c8c", "#000000", "#D55E00"
 
 
@@ -39,6 +41,11 @@ class Picture:
 def pictures(results: Results) -> Iterator[Picture]:
     """All figures that the results allow."""
     yield from _simulated(results) if results.kind == "simulated" else _sensor(results)
+
+
+def label(text: str, limit: int = MAX_NAME) -> str:
+    """A text of the results for a figure: the one way in. Matplotlib reads formulas between dollar signs."""
+    return visible(clipped(text, limit)).replace("$", r"\$")
 
 
 def _simulated(results: Results) -> Iterator[Picture]:
@@ -111,8 +118,8 @@ def scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: st
         axis.set_axis_off()
     number = NUMBERS[dataset, measure]
     name = f"figure{number:02d}" + ("" if kernel == "ard" else f"-{kernel}")
-    figure.suptitle(f"Figure {number}: {MEASURES[measure]}, {dataset}, {kernel} kernel", fontsize=11)
-    scales = "one length-scale an input" if kernel == "ard" else "one shared length-scale"
+    figure.suptitle(f"Figure {number}: {MEASURES[measure]}, {label(dataset)}, {label(kernel)} kernel", fontsize=11)
+    scales = "one length-scale per input" if kernel == "ard" else "one shared length-scale"
     caption = (
         f"{MEASURES[measure]} on {dataset}, {scales}. Every replicate is a marker, the bar is the mean; "
         "the scale is logarithmic where the values spread widely."
@@ -139,7 +146,8 @@ def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_formatter("{x:g}" if together.max() < 30 * together.min() else "")
-    axis.set_xticks(range(len(methods)), methods, fontsize=7, rotation=45 if max(map(len, methods)) > 5 else 0)
+    turn = 45 if max(map(len, methods)) > 5 else 0
+    axis.set_xticks(range(len(methods)), list(map(label, methods)), fontsize=7, rotation=turn)
     axis.tick_params(axis="y", which="both", labelsize=7)
     axis.grid(axis="y", color="0.9", lw=0.6)
 
@@ -155,7 +163,7 @@ def fits_figure(curves: dict[str, dict[str, Any]]) -> Picture:
         x, y, outlier = (np.array(curve[field]) for field in ("x", "y", "is_outlier"))
         _readings(axis, x, y, outlier > 0)
         _band(axis, curve, look[name].color)
-        axis.set_title(name, fontsize=10)
+        axis.set_title(label(name), fontsize=10)
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
@@ -178,9 +186,11 @@ def ranking_figure(title: str, ranking: Ranking) -> Figure:
     best = ranking.ranks[0].rank
     if np.isfinite(ranking.critical):
         axis.axvspan(best, best + ranking.critical, color="0.9", zorder=0)
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), list(map(label, names)))
     axis.invert_yaxis()
-    axis.set(title=title, xlabel="mean rank (1 is best), 95 % interval; grey: not to be told from the best")
+    axis.set(
+        title=label(title, MAX_TITLE), xlabel="mean rank (1 is best), 95 % interval; grey: not to be told from the best"
+    )
     return figure
 
 
@@ -213,7 +223,7 @@ def campaign_figure(readings: dict[str, dict[str, Any]]) -> Picture:
         axis.plot(time / 24.0, y, ".", color=GREY, ms=3, label="readings", rasterized=True)
         bad = flagged > 0
         axis.plot(time[bad] / 24.0, y[bad], "o", color=RED, ms=6, mfc="none", label=f"flagged ({bad.sum()})")
-        axis.set(ylabel=name)
+        axis.set(ylabel=label(name))
         axis.legend(frameon=False, fontsize=8)
     axes[-1].set_xlabel("days since the start")
     axes[0].set_title("Figure 11: the measurements")
@@ -241,10 +251,10 @@ def sensor_fits_figure(
         axis.plot(time[replaced], trained[replaced], "x", color=RED, ms=3, rasterized=True)
         axis.fill_between(time, mean - 1.96 * std, mean + 1.96 * std, color=look[name].color, alpha=0.3, lw=0)
         axis.plot(time, mean, color=look[name].color, lw=0.8)
-        axis.set_ylabel(name, fontsize=9)
+        axis.set_ylabel(label(name), fontsize=9)
     axes[0].set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes[-1].set_xlabel("days since the start")
-    axes[0].set_title(f"Figure {number}: {response}, {100 * share:g} % of the records replaced")
+    axes[0].set_title(f"Figure {number}: {label(response)}, {100 * share:g} % of the records replaced")
     caption = (
         "Mean and 95 % band of the next reading. Dots: readings as they were; crosses: what replaced them in training."
     )

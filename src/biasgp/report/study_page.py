@@ -6,61 +6,71 @@ import base64
 import io
 import math
 import os
+import re
+import warnings
 from collections.abc import Iterable, Sequence
-from html import escape
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from biasgp.report.pages import render
 from biasgp.report.study_figures import pictures, ranking_figure
 from biasgp.study.paper import TABLE2
 from biasgp.study.results import Results, Row, write_atomically
-from biasgp.study.tables import Ranking, Table, claims, digits, mean, means, ranking, ratio, table1, unique, where
+from biasgp.study.tables import Ranking, ResultTable, claims, digits, mean, means, ranking, ratio, table1, unique, where
 
 PAGE = "report.html"
-STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#111;background:#fff}
-table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
-.wide{overflow-x:auto;margin:1rem 0}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #ccc;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}
-.claims td{text-align:left;white-space:normal;vertical-align:top}
-caption{text-align:left;font-weight:600;padding:.3rem 0}
-img{max-width:100%;height:auto}figure{margin:1.5rem 0}figcaption{font-size:.85rem;color:#333}
-@media print{body{max-width:none;margin:0}figure,table{break-inside:avoid}}
-"""
+MAX_STEM = 50  # characters of up to four bytes; file systems take 255 bytes
+Part = tuple[str, object]
+"""A piece of the page: its kind ("heading", "text", "table", "claims" or "figure"), and what it holds."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as the page holds it."""
+
+    caption: str
+    image: str
 
 
 def write_page(results: Results) -> Path:
     """Draw everything into the folder, `figures/` and the page, and return the page."""
     folder = results.folder / "figures"
     folder.mkdir(exist_ok=True)
-    parts = _simulated(results) if results.kind == "simulated" else _sensor(results)
-    drawn = [_figure(picture.figure, folder / picture.name, picture.caption) for picture in pictures(results)]
-    title = f"The {results.kind} study"
-    body = "\n".join([f"<h1>{title}</h1>", *_about(results), *parts, "<h2>Figures</h2>", *drawn])
+    parts = [*_about(results), *(_simulated(results) if results.kind == "simulated" else _sensor(results))]
+    parts.append(("heading", "Figures"))
+    parts += [_figure(picture.figure, folder, picture.name, picture.caption) for picture in pictures(results)]
     page = results.folder / PAGE
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
-    write_atomically(page, f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head>{body}</html>\n')
+    title = f"The {results.kind} study"
+    write_atomically(page, render("study.html", style="study.css", title=title, parts=parts))
     return page
 
 
-def _figure(figure: Figure, path: Path, caption: str) -> str:
+def _figure(figure: Figure, folder: Path, name: str, caption: str) -> Part:
     """Save as SVG and PNG, and return it for the page."""
-    # Fixed identifiers and no date: the same results give the same files.
-    with rc_context({"svg.hashsalt": "biasgp", "savefig.dpi": 130}):
+    # Fixed identifiers and no date: the same results give the same files. A sign that the font lacks is drawn as a box.
+    with rc_context({"svg.hashsalt": "biasgp", "savefig.dpi": 130}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         svg = io.StringIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         # The layout is worked out once: it is most of the time that a figure takes.
         figure.set_layout_engine("none")
         png = io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})
-    write_atomically(path.with_name(path.name + ".svg"), svg.getvalue())
-    _write_bytes(path.with_name(path.name + ".png"), png.getvalue())
+    stem = file_stem(name)
+    write_atomically(folder / f"{stem}.svg", svg.getvalue())
+    _write_bytes(folder / f"{stem}.png", png.getvalue())
     data = base64.b64encode(svg.getvalue().encode()).decode()
-    image = f'<img alt="{escape(caption, quote=True)}" src="data:image/svg+xml;base64,{data}">'
-    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+    return "figure", Drawn(caption, f"data:image/svg+xml;base64,{data}")
+
+
+def file_stem(name: str) -> str:
+    """A file name of its own without a path: what results call a kernel or a response must not leave the folder."""
+    safe = re.sub(r"[^\w+=@-]", "_", name)[:MAX_STEM]
+    return name if name == safe else f"{safe}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def _write_bytes(path: Path, data: bytes) -> None:
@@ -69,7 +79,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
     os.replace(temporary, path)  # noqa: PTH105
 
 
-def _about(results: Results) -> Iterable[str]:
+def _about(results: Results) -> Iterable[Part]:
     study = results.study
     bad = [row for row in results.rows if row["status"] != "ok"]
     settings = "; ".join(
@@ -78,11 +88,11 @@ def _about(results: Results) -> Iterable[str]:
         if value != ""
     )
     versions = ", ".join(f"{name} {value}" for name, value in study["versions"].items() if value)
-    yield f"<p>{len(results.rows)} rows, {len(bad)} of them not ok. {escape(settings)}.</p>"
-    yield f"<p>biasgp {study['biasgp']}, {escape(versions)}; {study['machine']['cores']} cores.</p>"
+    yield "text", f"{len(results.rows)} rows, {len(bad)} of them not ok. {settings}."
+    yield "text", f"biasgp {study['biasgp']}, {versions}; {study['machine']['cores']} cores."
     if bad:
         lines = [[_name(row), row["status"], row["message"]] for row in bad[:50]]
-        yield _html(Table("Tasks that did not end well", ["task", "status", "reason"], lines), "claims")
+        yield "claims", ResultTable("Tasks that did not end well", ["task", "status", "reason"], lines)
 
 
 def _name(row: Row) -> str:
@@ -90,31 +100,21 @@ def _name(row: Row) -> str:
     return " ".join(str(row[name]) for name in identity if name in row)
 
 
-def _html(table: Table, kind: str = "") -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in table.header)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>" for line in table.lines
-    )
-    note = f"<p>{escape(table.note)}</p>" if table.note else ""
-    opening = f'<div class="wide"><table class="{kind}"><caption>{escape(table.title)}</caption>'
-    return f"{opening}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{note}</div>"
-
-
-def _simulated(results: Results) -> Iterable[str]:
+def _simulated(results: Results) -> Iterable[Part]:
     rows = results.rows
-    yield "<h2>What the paper claims</h2>"
+    yield "heading", "What the paper claims"
     found = [[claim.text, claim.verdict, claim.figures] for claim in claims(rows)]
-    yield _html(Table("The paper's claims, with these figures", ["claim", "here", "figures"], found), "claims")
-    yield _html(table1(rows))
-    yield "<h2>Ranking</h2>"
+    yield "claims", ResultTable("The paper's claims, with these figures", ["claim", "here", "figures"], found)
+    yield "table", table1(rows)
+    yield "heading", "Ranking"
     for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
         here = where(rows, dataset=dataset, kernel=kernel)
         for measure in ("mse", "nlpd"):
             yield from _ranking(results.folder, here, measure, f"{dataset}, {kernel}", f"{dataset}-{kernel}")
-    yield "<h2>Means over replicates (standard deviation)</h2>"
+    yield "heading", "Means over replicates (standard deviation)"
     for measure, form in _FORMS.items():
         for table in means(rows, measure, form):
-            yield _html(table)
+            yield "table", table
 
 
 _FORMS = {
@@ -130,16 +130,16 @@ _FORMS = {
 }
 
 
-def _ranking(folder: Path, rows: Sequence[Row], measure: str, name: str, stem: str) -> Iterable[str]:
+def _ranking(folder: Path, rows: Sequence[Row], measure: str, name: str, stem: str) -> Iterable[Part]:
     found = ranking(rows, measure)
     if len(found.ranks) < 2:
         return
     title = f"{measure.upper()}, {name}: {found.blocks} data sets"
-    yield _figure(ranking_figure(title, found), folder / "figures" / f"ranking-{stem}-{measure}", title)
-    yield _html(_ranking_table(rows, measure, found, title))
+    yield _figure(ranking_figure(title, found), folder / "figures", f"ranking-{stem}-{measure}", title)
+    yield "table", _ranking_table(rows, measure, found, title)
 
 
-def _ranking_table(rows: Sequence[Row], measure: str, found: Ranking, title: str) -> Table:
+def _ranking_table(rows: Sequence[Row], measure: str, found: Ranking, title: str) -> ResultTable:
     best = found.ranks[0].method
     lines = []
     for rank in found.ranks:
@@ -150,14 +150,14 @@ def _ranking_table(rows: Sequence[Row], measure: str, found: Ranking, title: str
         "Ranks are of methods on the same data; intervals by bootstrap over replicates within scenarios. Two mean "
         f"ranks less than {found.critical:.2f} apart cannot be told apart (Nemenyi, 5 %)."
     )
-    return Table(title, ["method", "mean rank", "95 % interval", f"mean ÷ {best}'s, 95 % interval"], lines, note)
+    return ResultTable(title, ["method", "mean rank", "95 % interval", f"mean ÷ {best}'s, 95 % interval"], lines, note)
 
 
-def _sensor(results: Results) -> Iterable[str]:
+def _sensor(results: Results) -> Iterable[Part]:
     rows = results.rows
-    yield _html(table2(rows))
-    yield _html(beside_the_oracle(rows))
-    yield _html(as_recorded(rows))
+    yield "table", table2(rows)
+    yield "table", beside_the_oracle(rows)
+    yield "table", as_recorded(rows)
     for response in unique(rows, "response"):
         here = [row for row in where(rows, response=response) if row["share"] > 0.0]
         yield from _ranking(results.folder, here, "mse", str(response), str(response))
@@ -167,7 +167,7 @@ def _predictors(rows: Sequence[Row]) -> list[str]:
     return [str(name) for name in unique([row for row in rows if row["share"] > 0.0], "method")]
 
 
-def table2(rows: Sequence[Row]) -> Table:
+def table2(rows: Sequence[Row]) -> ResultTable:
     """The paper's Table 2 beside ours."""
     methods = _predictors(rows)
     lines = []
@@ -184,7 +184,7 @@ def table2(rows: Sequence[Row]) -> Table:
         "The paper's own measurements were never published: its numbers are of another campaign, so compare methods, "
         "not levels. The oracle is a plain GP fitted without the replaced and the flagged records."
     )
-    return Table("Table 2: MSE, NLPD and TIME", ["response, share replaced", *methods], lines, note)
+    return ResultTable("Table 2: MSE, NLPD and TIME", ["response, share replaced", *methods], lines, note)
 
 
 _TABLE2 = (
@@ -198,7 +198,7 @@ _TABLE2 = (
 )
 
 
-def beside_the_oracle(rows: Sequence[Row]) -> Table:
+def beside_the_oracle(rows: Sequence[Row]) -> ResultTable:
     """Mean MSE over the oracle's on the same draws with its interval, and the difference in exact NLPD."""
     methods = [name for name in _predictors(rows) if name != "oracle"]
     lines = []
@@ -210,10 +210,10 @@ def beside_the_oracle(rows: Sequence[Row]) -> Table:
             gap = mean(where(here, method=method), "nlpd") - mean(where(here, method="oracle"), "nlpd")
             line.append("–" if math.isnan(middle) else f"{middle:.3f} [{low:.3f}, {high:.3f}]; {gap:+.3f}")
         lines.append(line)
-    return Table("MSE ÷ the oracle's [95 % interval]; NLPD − the oracle's", ["response, share", *methods], lines)
+    return ResultTable("MSE ÷ the oracle's [95 % interval]; NLPD − the oracle's", ["response, share", *methods], lines)
 
 
-def as_recorded(rows: Sequence[Row]) -> Table:
+def as_recorded(rows: Sequence[Row]) -> ResultTable:
     """How the lists of outliers compare with the flags where nothing was replaced."""
     lines = [
         [f"{row['response']}, {row['method']}", *(digits(row[name], ".3g") for name in _RECORDED)]
@@ -225,7 +225,7 @@ def as_recorded(rows: Sequence[Row]) -> Table:
         "Flagged unflagged: share of the readings without a flag that the method flags."
     )
     header = ["response, method", "precision", "recall", "gross flags", "of them found", "flagged unflagged", "TIME, s"]
-    return Table("As recorded, nothing replaced", header, lines, note)
+    return ResultTable("As recorded, nothing replaced", header, lines, note)
 
 
 _RECORDED = ("precision", "recall", "n_gross", "gross_found", "clean_flagged", "fit_s")

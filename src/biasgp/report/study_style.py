@@ -1,4 +1,4 @@
-"""One look a method in all figures: a colour that colour-blind people can tell, and a marker and line for print."""
+"""One look per method in all figures: a colour that colour-blind people can tell, and a marker and line for print."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +16,9 @@ from typing import Any, TextIO
 from threadpoolctl import threadpool_limits
 
 from biasgp.runner.task import FAILED, OK, TIMEOUT, Function, Outcome, Task, plain
+
+BETWEEN_LOOKS = 1.0
+"""Seconds between two looks at whether the parent lives."""
 
 
 class TimeLimitExceeded(BaseException):
@@ -39,6 +43,21 @@ def perform_in_worker(function: Function, task: Task, timeout: float | None, thr
     """`perform`, in a process that is there for tasks only."""
     limit_blas(threads)
     return perform(function, task, timeout, expendable)
+
+
+def end_with(parent: int) -> None:
+    """Have this worker end when its parent has, however that ended: nobody would take its results.
+
+    A thread looks, which compiled code does not keep waiting once it has released the interpreter's lock. (Windows
+    tells a process nothing of its parent's end.)
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(BETWEEN_LOOKS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with the parent", daemon=True).start()
 
 
 def reason(error: BaseException) -> str:

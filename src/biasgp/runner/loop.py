@@ -10,7 +10,22 @@ from rich.console import Console
 from biasgp.runner.on_this_machine import carry_here, carry_on_loky
 from biasgp.runner.progress import reporter
 from biasgp.runner.store import Store
-from biasgp.runner.task import OK, Function, Outcome, Task
+from biasgp.runner.task import OK, Function, Outcome, Task, check_timeout
+
+
+def check_means(jobs: int, scheduler: str | None, timeout: float | None) -> None:
+    """ValueError for means that make no sense, ConnectionError for a scheduler that does not answer.
+
+    For callers that would write something before they call `run`.
+    """
+    check_timeout(timeout)
+    if jobs < 1:
+        raise ValueError(f"jobs must be 1 or more, got {jobs}.")
+    if scheduler is not None:
+        # Dask is imported only for those who use it.
+        from biasgp.runner.on_dask import reach
+
+        reach(scheduler)
 
 
 def run(
@@ -41,7 +56,7 @@ def run(
     scheduler : str, optional
         Address of a Dask scheduler ("tcp://…") whose workers do the tasks instead.
     timeout : float, optional
-        Seconds after which a task is stopped and recorded as such.
+        Seconds after which a task is stopped and recorded as such; no limit when left out.
     blas_threads : int
         Threads of the linear algebra in each worker.
     retry_failed : bool
@@ -49,6 +64,7 @@ def run(
     progress : bool
         Show how far it is, on `console` (standard error when left out).
     """
+    check_means(jobs, scheduler, timeout)
     todo, keys = _outstanding(tasks, store, retry_failed)
     done = len(keys) - len(todo)
     outcomes = _carry(todo, function, timeout, blas_threads, jobs, scheduler)
@@ -76,10 +92,7 @@ def _outstanding(tasks: Iterable[Task], store: Store, retry_failed: bool) -> tup
 def _carry(
     tasks: list[Task], function: Function, timeout: float | None, threads: int, jobs: int, scheduler: str | None
 ) -> Generator[Outcome, None, None]:
-    if jobs < 1:
-        raise ValueError(f"jobs must be 1 or more, got {jobs}.")
     if scheduler is not None:
-        # Dask is imported only for those who use it.
         from biasgp.runner.on_dask import carry_on_dask
 
         return carry_on_dask(tasks, function, timeout, threads, scheduler)

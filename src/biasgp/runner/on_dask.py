@@ -6,14 +6,63 @@ often.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import uuid4
 
-from distributed import Client, as_completed
+import dask
+from dask.utils import parse_timedelta
+from distributed import Client, Security, as_completed
+from distributed.comm.addressing import get_address_host_port
+from distributed.comm.core import connect
 
 from biasgp.runner.guard import perform_in_worker, reason
 from biasgp.runner.task import FAILED, Function, Outcome, Task
+
+LARGEST_PORT = 65535
+TROUBLE = (OSError, UnicodeError, TypeError, RuntimeError, ImportError, MemoryError)
+"""What Dask raises for a host that is none, a protocol without its library or keys, or a stranger's bytes, the first of
+which it takes for a length."""
+
+
+def reach(scheduler: str) -> None:
+    """Return once a scheduler answers at the address; it is waited for as long as Dask itself would.
+
+    Dask's client is made only then: one that cannot connect takes a minute to go, and complains as it does.
+    """
+    if scheduler.startswith("inproc://"):  # a cluster within this process
+        return
+    _refuse_no_address(scheduler)
+    patience = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect", "30s"))
+    try:
+        # In a thread of its own: a notebook's has a loop already.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(_greet(scheduler, patience))).result()
+    except TROUBLE as error:
+        reason = str(error) or "what is there does not speak as one"
+        raise ConnectionError(
+            f"No Dask scheduler answers at {scheduler!r} ({reason}). Check the address, and that it runs; it is waited "
+            f"for {patience:g} s."
+        ) from None
+
+
+async def _greet(scheduler: str, patience: float) -> None:
+    secured = Security().get_connection_args("client")  # type: ignore[no-untyped-call,unused-ignore]
+    greeting = connect(scheduler, timeout=patience, **secured)  # type: ignore[no-untyped-call,unused-ignore]
+    comm = await asyncio.wait_for(greeting, patience + 1.0)
+    await comm.close()
+
+
+def _refuse_no_address(scheduler: str) -> None:
+    try:
+        host, port = get_address_host_port(scheduler, strict=True)  # type: ignore[no-untyped-call,unused-ignore]
+        if host and 0 < int(port) <= LARGEST_PORT:
+            return
+    except (ValueError, TypeError, NotImplementedError):
+        pass
+    raise ValueError(f"{scheduler!r} is not the address of a Dask scheduler. Write it like tcp://HOST:8786.")
 
 
 def carry_on_dask(
@@ -25,7 +74,7 @@ def carry_on_dask(
     """
     call = partial(_in_worker, function, timeout, threads)
     run = uuid4().hex
-    with Client(scheduler, set_as_default=False) as client:  # type: ignore[no-untyped-call,unused-ignore]
+    with _client(scheduler) as client:
         futures = {client.submit(call, task, key=f"biasgp-{run}-{task.key}", pure=False): task for task in tasks}
         try:
             finished = as_completed(  # type: ignore[no-untyped-call,unused-ignore]
@@ -37,6 +86,13 @@ def carry_on_dask(
         finally:
             if futures:
                 client.cancel(list(futures))
+
+
+def _client(scheduler: str) -> Client:
+    try:
+        return Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
+    except OSError as error:
+        raise ConnectionError(f"What answers at {scheduler!r} is not a Dask scheduler ({error}).") from None
 
 
 def _outcome(status: str, result: object, task: Task) -> Outcome:

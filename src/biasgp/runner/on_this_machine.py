@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -12,7 +13,7 @@ from typing import Any
 from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped,unused-ignore]
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.guard import perform, perform_in_worker, reason, too_long
+from biasgp.runner.guard import end_with, perform, perform_in_worker, reason, too_long
 from biasgp.runner.task import FAILED, TIMEOUT, Call, Function, Outcome, Task
 
 DEATHS = 3
@@ -82,7 +83,8 @@ class _Flight:
 
     def __iter__(self) -> Iterator[Outcome]:
         # Two workers at least: joblib would run a single job in this process, where a crash is ours.
-        with parallel_config(backend="loky", inner_max_num_threads=1):
+        end = {"initializer": end_with, "initargs": (os.getpid(),)}
+        with parallel_config(backend="loky", inner_max_num_threads=1, **end):
             parallel = Parallel(
                 n_jobs=max(2, self._jobs), return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs"
             )

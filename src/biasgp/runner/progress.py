@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from biasgp.messages import printable
 from biasgp.runner.task import OK, Outcome
 
 SECONDS_BETWEEN_LINES = 15.0
@@ -75,7 +76,7 @@ class Bar(AbstractContextManager["Bar"]):
 
     def finished(self, outcome: Outcome) -> None:
         self._bad += outcome.status != OK
-        description = escape(outcome.key) + (f"  [red]{self._bad} not ok[/]" if self._bad else "")
+        description = escape(printable(outcome.key)) + (f"  [red]{self._bad} not ok[/]" if self._bad else "")
         self._progress.update(self._task, advance=1, description=description)
 
 
@@ -109,7 +110,7 @@ class Lines(AbstractContextManager["Lines"]):
             self._last = now
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

@@ -1,18 +1,15 @@
-"""The finished tasks on disk: a file with one line of JSON a task, written and synced as each ends."""
+"""The finished tasks on disk: a file with one line of JSON per task, written and synced as each ends."""
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from biasgp.runner.task import Outcome
-
-try:
-    import fcntl
-except ImportError:  # Windows: no lock, so two runs on one folder are the user's to avoid.
-    fcntl = None  # type: ignore[assignment]
+from biasgp.staging import lock
 
 
 class StoreError(RuntimeError):
@@ -20,7 +17,7 @@ class StoreError(RuntimeError):
 
 
 class Store:
-    """Finished tasks by key. Open it with `with`; one run at a time has it.
+    """Finished tasks by key. Open it with `with`; one run at a time has it (another gets an InUseError).
 
     A line that was cut off in the middle by a crash is dropped on opening, and its task is run again. Where a key
     occurs twice (a failed task that was tried again) the later line holds.
@@ -30,25 +27,24 @@ class Store:
         self.path = Path(path)
         self.outcomes: dict[str, Outcome] = {}
         self._file: int | None = None
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            self._lock(self._file)
+        with ExitStack() as held:
+            held.enter_context(lock(self.path.with_name(f".{self.path.name}.lock"), self.path.parent))
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            held.callback(self._close)
             self.outcomes, whole = _read(self.path)
             if whole < self.path.stat().st_size:
                 os.ftruncate(self._file, whole)
             _sync_folder(self.path.parent)
-        except BaseException:
-            self._close()
-            raise
+            self._held = held.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self._held.close()
 
     def add(self, outcome: Outcome) -> None:
         """On disk when this returns."""
@@ -61,15 +57,6 @@ class Store:
             raise StoreError(f"{self.path} could not be written to the end; is the disk full?")
         os.fsync(self._file)
         self.outcomes[outcome.key] = outcome
-
-    def _lock(self, file: int) -> None:
-        if fcntl is None:
-            return
-        try:
-            # The system lifts the lock when the process ends, however it ends.
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"Another run is writing to {self.path}; wait for it or stop it.") from None
 
     def _close(self) -> None:
         if self._file is not None:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 OK, FAILED, TIMEOUT = "ok", "failed", "timeout"
+LONGEST_TIMEOUT = 4e6
+"""Seconds (46 days): the clocks of all systems that can stop a task reach so far."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,22 @@ class Outcome:
     def of_line(line: str) -> Outcome:
         """Back from the line; ValueError if it is none of ours."""
         try:
-            fields = json.loads(line)
-            return Outcome(**fields)
-        except TypeError as error:
+            outcome = Outcome(**json.loads(line))
+        except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
+        if not (isinstance(outcome.key, str) and outcome.status in (OK, FAILED, TIMEOUT)):
+            raise ValueError("It has no key, or a status that is none.")
+        if not isinstance(outcome.message, str):
+            raise ValueError("Its message is not text.")
+        return outcome
+
+
+def check_timeout(timeout: float | None) -> None:
+    """ValueError for a time limit that cannot be kept."""
+    if timeout is not None and not 0.0 < timeout <= LONGEST_TIMEOUT:
+        raise ValueError(
+            f"timeout must be None, for no limit, or above 0 and at most {LONGEST_TIMEOUT:,.0f} seconds, got {timeout}."
+        )
 
 
 Function = Callable[[Any], Any]

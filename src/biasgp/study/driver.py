@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from biasgp.runner import Store, Task, run
+from biasgp.runner import Store, Task, check_means, run
 from biasgp.runner.task import Function
-from biasgp.study.results import RESULTS, TASKS, Results, Row, claim, load, outcome_of, row_of, write
+from biasgp.study.results import RESULTS, TASKS, Results, Row, claim, load, outcome_of, part_of, row_of, write
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """A whole study: kind and configuration, its items in the order of the results, and what does one."""
 
     kind: str
@@ -48,12 +48,13 @@ class How:
     console: Console | None = None
 
 
-def conduct(plan: Plan, out: str | Path, how: How, order: Sequence[Task] | None = None) -> Results:
+def conduct(plan: StudyPlan, out: str | Path, how: How, order: Sequence[Task] | None = None) -> Results:
     """Run the plan into a folder, going on where it was, and return everything that is there.
 
     order: in which to begin the tasks, if not that of the results.
     """
     folder = Path(out)
+    check_means(how.jobs, how.scheduler, how.timeout)
     with Store(folder / TASKS) as store:
         claim(folder, plan.kind, plan.configuration, how.extend)
         _restore(plan, folder, store)
@@ -75,7 +76,7 @@ def conduct(plan: Plan, out: str | Path, how: How, order: Sequence[Task] | None 
     return load(folder)
 
 
-def _write(plan: Plan, folder: Path, store: Store) -> None:
+def _write(plan: StudyPlan, folder: Path, store: Store) -> None:
     rows, curves = [], dict(plan.curves)
     for item in plan.items:
         outcome = store.outcomes.get(item.task.key)
@@ -83,13 +84,13 @@ def _write(plan: Plan, folder: Path, store: Store) -> None:
             continue
         if item.identity is not None:
             rows.append(row_of(item.identity, outcome))
-        curve = (outcome.value or {}).get("curve")
+        curve = part_of(outcome, "curve")
         if curve is not None:
             curves[item.task.key] = curve
     write(folder, plan.columns, rows, curves)
 
 
-def _restore(plan: Plan, folder: Path, store: Store) -> None:
+def _restore(plan: StudyPlan, folder: Path, store: Store) -> None:
     """Fill an empty log from results.csv and curves.json, if they are there."""
     if store.outcomes or not (folder / RESULTS).exists():
         return

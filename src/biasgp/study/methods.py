@@ -11,6 +11,7 @@ from typing import Any
 
 from biasgp.estimators.methods import METHODS
 from biasgp.kernels import Kernel
+from biasgp.models.transform_choice import RESPONSES
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 PAPERS = ("cob", "rab", "ep", "mcmc")
@@ -37,7 +38,7 @@ class Setting:
 
     @property
     def ard(self) -> bool:
-        """One length-scale an input, or a shared one."""
+        """One length-scale per input, or a shared one."""
         return bool(getattr(self.kernel, "ard", True))
 
 
@@ -108,13 +109,18 @@ def find(name: str) -> Method:
         near = difflib.get_close_matches(base, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"There is no method {name!r}; there are {', '.join(known)}.{hint}")
+    if "@" in name and response not in RESPONSES:
+        raise ValueError(f"{name!r}: what follows the @ must be one of {', '.join(RESPONSES)}.")
     ours = Ours("gp" if base == "oracle" else base, response or "identity")
     return Method(name, ours, knows_outliers=base == "oracle")
 
 
 def find_all(names: Iterable[str]) -> tuple[Method, ...]:
-    """The methods of these names, each once."""
-    return tuple(find(name) for name in dict.fromkeys(names))
+    """The methods of these names, each once; ValueError without any."""
+    found = tuple(find(name) for name in dict.fromkeys(names))
+    if not found:
+        raise ValueError(f"methods names none; there are {', '.join([*builtin_names(), *_registered])}.")
+    return found
 
 
 def takes(function: Callable[..., Any], parameter: str) -> bool:

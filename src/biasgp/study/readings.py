@@ -19,7 +19,7 @@ RESPONSES = {"no_ppb": "no_flag", "o3_ppb": "o3_flag"}
 
 
 @dataclass(frozen=True)
-class Readings:
+class StudyReadings:
     """Inputs (the first is hours since the start), the response, its flagged records, and the truth where known."""
 
     X: Array
@@ -28,41 +28,47 @@ class Readings:
     f: Array | None
 
 
-def built_in(seed: int) -> dict[str, Readings]:
+def built_in(seed: int) -> dict[str, StudyReadings]:
     """The simulated campaign."""
     data = campaign(random_state=seed)
     gases = {"no_ppb": data.no, "o3_ppb": data.o3}
-    return {name: Readings(data.X, gas.y, gas.is_outlier, gas.f) for name, gas in gases.items()}
+    return {name: StudyReadings(data.X, gas.y, gas.is_outlier, gas.f) for name, gas in gases.items()}
 
 
 def read(
     path: Path, responses: Sequence[str], flags: Sequence[str], features: Sequence[str] = FEATURES
-) -> dict[str, Readings]:
+) -> dict[str, StudyReadings]:
     """The responses of a CSV, each with its column of flags (anything but an empty cell is a flag).
 
     The first feature may be a time in ISO 8601. Rows in which a feature, or the response, is no number are left out.
     """
     if len(responses) != len(flags):
         raise ValueError(f"Give one flag column a response: {len(responses)} responses, {len(flags)} flags.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"The data {str(path)!r} cannot be read as a CSV in UTF-8: {reason}.") from None
     if not rows:
         raise ValueError(f"{path} has no rows.")
     missing = [name for name in (*features, *responses, *flags) if name not in rows[0]]
     if missing:
         raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(rows[0])}.")
     X = np.array([[_number(row[name]) for name in features] for row in rows])
+    if np.isnan(X[:, 0]).all():
+        raise ValueError(f"{path} has no number and no time in its column {features[0]}.")
     X[:, 0] -= np.nanmin(X[:, 0])
     return {name: _readings(path, rows, X, name, flag) for name, flag in zip(responses, flags, strict=True)}
 
 
-def _readings(path: Path, rows: list[dict[str, str]], X: Array, name: str, flag: str) -> Readings:
+def _readings(path: Path, rows: list[dict[str, str]], X: Array, name: str, flag: str) -> StudyReadings:
     y = np.array([_number(row[name]) for row in rows])
     flagged = np.array([bool((row[flag] or "").strip()) for row in rows])
     use = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
     if not (flagged & use).any():
         raise ValueError(f"{path} has no flagged reading of {name} in {flag}: there is no outlier to draw from.")
-    return Readings(X[use], y[use], flagged[use], None)
+    return StudyReadings(X[use], y[use], flagged[use], None)
 
 
 def _number(text: str | None) -> float:

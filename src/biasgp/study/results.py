@@ -1,4 +1,4 @@
-"""A study's folder: study.json (what was asked for), results.csv (a row a task), curves.json (what figures draw).
+"""A study's folder: study.json (what was asked for), results.csv (one row per task), curves.json (what figures draw).
 
 tasks.jsonl, the runner's log, is the source of the last two while a study runs. A folder without it, as it is kept in a
 repository, is complete all the same.
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -32,10 +33,17 @@ SENSOR_COLUMNS = (
     *SCORES,
     *("n_gross", "gross_found", "clean_flagged", "status", "message"),
 )
+COLUMNS = {"simulated": SIMULATED_COLUMNS, "sensor": SENSOR_COLUMNS}
 TEXT = frozenset({"dataset", "kernel", "response", "method", "status", "message"})
 INTEGERS = frozenset({"scenario", "replicate"})
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+
 Row = dict[str, Any]
+
+
+class DamagedStudyError(ValueError):
+    """A file of a study's folder is not what a study writes; the message names it."""
 
 
 class ConfigurationError(ValueError):
@@ -72,12 +80,45 @@ def load(folder: str | Path) -> Results:
     if not (folder / RESULTS).exists():
         raise FileNotFoundError(f"{folder} has no {RESULTS} yet: run the study's command again to go on with it.")
     curves = folder / CURVES
-    return Results(
-        folder,
-        json.loads(path.read_text(encoding="utf-8")),
-        read_rows(folder / RESULTS),
-        json.loads(curves.read_text(encoding="utf-8")) if curves.exists() else {},
-    )
+    study = _read_study(path)
+    rows = read_rows(folder / RESULTS)
+    _refuse_foreign_rows(folder / RESULTS, rows, study["kind"])
+    return Results(folder, study, rows, _read_json(curves) if curves.exists() else {})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A file that holds a JSON object."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedStudyError(f"{path} is damaged ({_one_line(error)}).") from None
+    if not isinstance(found, dict):
+        raise DamagedStudyError(f"{path} is damaged: it holds no JSON object.")
+    return found
+
+
+def _read_study(path: Path) -> dict[str, Any]:
+    study = _read_json(path)
+    parts = {"kind": str, "biasgp": str, "configuration": dict, "versions": dict, "machine": dict}
+    wrong = [name for name, kind in parts.items() if not isinstance(study.get(name), kind)]
+    if wrong or study["kind"] not in COLUMNS:
+        raise DamagedStudyError(f"{path} is not that of a study: its {wrong[0] if wrong else 'kind'} is none.")
+    methods = study["configuration"].get("methods")
+    if not (
+        isinstance(methods, list) and all(isinstance(name, str) for name in methods) and "cores" in study["machine"]
+    ):
+        raise DamagedStudyError(f"{path} is not that of a study: it names no methods, or no machine.")
+    return study
+
+
+def _refuse_foreign_rows(path: Path, rows: list[Row], kind: str) -> None:
+    missing = [name for name in COLUMNS[kind] if rows and name not in rows[0]]
+    if missing:
+        raise DamagedStudyError(f"{path} is not that of a study: it has no column {missing[0]}.")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: bool = False) -> None:
@@ -88,8 +129,8 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
     path = folder / STUDY
     here = json.loads(json.dumps({"kind": kind, "biasgp": __version__, **configuration}))
     if path.exists():
-        study = json.loads(path.read_text(encoding="utf-8"))
-        there = {"kind": study.get("kind"), "biasgp": study.get("biasgp"), **study.get("configuration", {})}
+        study = _read_study(path)
+        there = {"kind": study["kind"], "biasgp": study["biasgp"], **study["configuration"]}
         differences = [
             f"{name}: {_show(there.get(name))} there, {_show(here.get(name))} here"
             for name in dict.fromkeys([*there, *here])
@@ -106,7 +147,7 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
 def _grows(name: str, there: Any, here: Any) -> bool:
     if isinstance(there, list) and isinstance(here, list):
         return set(map(str, there)) <= set(map(str, here))
-    return name == "replicates" and there is not None and here is not None and there <= here
+    return name == "replicates" and isinstance(there, int) and there <= here
 
 
 def _show(value: Any) -> str:
@@ -163,18 +204,27 @@ def _sync(handle: int, file: Any) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "" if math.isnan(value) else repr(value)
-    return str(value)
+    text = str(value)
+    # A spreadsheet would run it; read_rows takes the apostrophe away again.
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a results.csv: numbers as numbers, an empty number as nan."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+    rows: list[Row] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows.extend({name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file))
+    except (ValueError, csv.Error) as error:
+        raise DamagedStudyError(f"{path} is damaged after row {len(rows)} ({_one_line(error)}).") from None
+    return rows
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str | None, text: str | None) -> Any:
+    if name is None or text is None:
+        raise ValueError("a row with more or fewer cells than the header")
     if name in TEXT:
-        return text
+        return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
     if text == "":
         return math.nan
     return int(text) if name in INTEGERS else float(text)
@@ -182,9 +232,15 @@ def _value(name: str, text: str) -> Any:
 
 def row_of(identity: Row, outcome: Outcome) -> Row:
     """A task's row: what it was, its scores if it has any, and how it ended."""
-    scores = (outcome.value or {}).get("row", {})
+    scores = part_of(outcome, "row") or {}
     message = outcome.message or scores.get("message", "")
-    return {**identity, **scores, "status": outcome.status, "message": message}
+    return {**scores, **identity, "status": outcome.status, "message": message}
+
+
+def part_of(outcome: Outcome, name: str) -> dict[str, Any] | None:
+    """The "row" or the "curve" of a task's value; None where the value is not as a study's task leaves it."""
+    part = outcome.value.get(name) if isinstance(outcome.value, dict) else None
+    return part if isinstance(part, dict) else None
 
 
 def outcome_of(key: str, row: Row, curve: Any) -> Outcome:

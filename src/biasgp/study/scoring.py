@@ -17,7 +17,7 @@ SCORES = ("mse", "mse_f", "nlpd", "nlpd_exact", "coverage95", "crps", "precision
 
 
 @dataclass(frozen=True)
-class Problem:
+class Trial:
     """Training readings, which of them are outliers, and test readings; f_test is None where nobody knows it."""
 
     X: Array
@@ -29,14 +29,14 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedMethod:
     """A fitted estimator and how long that took, in seconds."""
 
     model: Any
     seconds: float
 
 
-def fit(method: Method, setting: Setting, problem: Problem) -> Fitted:
+def fit(method: Method, setting: Setting, problem: Trial) -> FittedMethod:
     """Fit on the training readings. Warnings are dropped: rows say what they would in their message."""
     keep = ~problem.is_outlier if method.knows_outliers else np.ones(len(problem.y), dtype=bool)
     X, y = problem.X[keep], problem.y[keep]
@@ -44,7 +44,7 @@ def fit(method: Method, setting: Setting, problem: Problem) -> Fitted:
         warnings.simplefilter("ignore")
         start = time.perf_counter()
         model = method.make(setting).fit(X, y)
-        return Fitted(model, time.perf_counter() - start)
+        return FittedMethod(model, time.perf_counter() - start)
 
 
 def readings(model: Any, X: Array) -> tuple[Array, Array]:
@@ -56,7 +56,7 @@ def readings(model: Any, X: Array) -> tuple[Array, Array]:
     return np.asarray(mean, dtype=float), np.asarray(std, dtype=float)
 
 
-def score(method: Method, fitted: Fitted, problem: Problem) -> dict[str, Any]:
+def score(method: Method, fitted: FittedMethod, problem: Trial) -> dict[str, Any]:
     """All of SCORES, and "message" with what the fit itself doubts."""
     model, y = fitted.model, problem.y_test
     start = time.perf_counter()
@@ -82,7 +82,7 @@ def score(method: Method, fitted: Fitted, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _coverage(model: Any, problem: Problem, mean: Array, std: Array) -> float:
+def _coverage(model: Any, problem: Trial, mean: Array, std: Array) -> float:
     if not hasattr(model, "predict_quantiles"):
         return metrics.coverage(problem.y_test, mean, std)
     # Quantiles are exact under a transform of the response, where mean ± 1.96 std is not.
@@ -90,7 +90,7 @@ def _coverage(model: Any, problem: Problem, mean: Array, std: Array) -> float:
     return float(np.mean((problem.y_test >= low) & (problem.y_test <= high)))
 
 
-def _detection(method: Method, model: Any, problem: Problem) -> tuple[float, float]:
+def _detection(method: Method, model: Any, problem: Trial) -> tuple[float, float]:
     mask = getattr(model, "outlier_mask_", None)
     if mask is None or method.knows_outliers:
         return np.nan, np.nan

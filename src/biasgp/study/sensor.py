@@ -21,11 +21,11 @@ from biasgp._typing import Array, Mask
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import Task
-from biasgp.study.driver import How, Item, Plan, conduct
+from biasgp.study.driver import How, Item, StudyPlan, conduct
 from biasgp.study.methods import Method, Setting, builtin_names, find_all
-from biasgp.study.readings import FEATURES, RESPONSES, Readings, built_in, fingerprint, read
+from biasgp.study.readings import FEATURES, RESPONSES, StudyReadings, built_in, fingerprint, read
 from biasgp.study.results import SENSOR_COLUMNS, Results, Row
-from biasgp.study.scoring import Problem, doubts, fit, readings, score
+from biasgp.study.scoring import Trial, doubts, fit, readings, score
 from biasgp.study.simulated import short
 
 SHARES = (0.1, 0.2)
@@ -37,7 +37,7 @@ Of the next reading, not of the noise: under a rough kernel the noise may be nex
 
 
 @dataclass(frozen=True)
-class Configuration:
+class SensorConfiguration:
     """Everything that the results depend on."""
 
     data: str
@@ -54,7 +54,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SensorCell:
     """One task: a method on one response with one draw of replaced records."""
 
     dataset: str
@@ -82,7 +82,7 @@ class Cell:
         }
 
 
-def replace_records(data: Readings, cell: Cell) -> tuple[Array, Mask]:
+def replace_records(data: StudyReadings, cell: SensorCell) -> tuple[Array, Mask]:
     """The training response, and which records were replaced; from (seed, response, share, replicate) alone."""
     rng = np.random.default_rng([cell.seed, cell.number, round(1000 * cell.share), cell.replicate])
     normal = np.flatnonzero(~data.flagged)
@@ -94,7 +94,7 @@ def replace_records(data: Readings, cell: Cell) -> tuple[Array, Mask]:
     return y, replaced
 
 
-def perform(data: Mapping[str, Readings], cell: Cell) -> dict[str, Any]:
+def perform(data: Mapping[str, StudyReadings], cell: SensorCell) -> dict[str, Any]:
     """One task: its scores, and for the first replicate the fit at every record."""
     here = data[cell.response]
     n, d = here.X.shape
@@ -102,7 +102,7 @@ def perform(data: Mapping[str, Readings], cell: Cell) -> dict[str, Any]:
     if cell.share == 0.0:
         return {"row": _as_recorded(here, cell, setting)}
     y, replaced = replace_records(here, cell)
-    problem = Problem(
+    problem = Trial(
         X=here.X,
         y=y,
         is_outlier=replaced | here.flagged,
@@ -119,9 +119,9 @@ def perform(data: Mapping[str, Readings], cell: Cell) -> dict[str, Any]:
     return {"row": row, "curve": curve}
 
 
-def _as_recorded(data: Readings, cell: Cell, setting: Setting) -> Row:
+def _as_recorded(data: StudyReadings, cell: SensorCell, setting: Setting) -> Row:
     """How the method's list of outliers compares with the flags, and with those of them that are gross."""
-    problem = Problem(data.X, data.y, data.flagged, data.X[:0], data.y[:0], None)
+    problem = Trial(data.X, data.y, data.flagged, data.X[:0], data.y[:0], None)
     fitted = fit(cell.method, setting, problem)
     row: Row = {"fit_s": round(fitted.seconds, 6), "message": doubts(fitted.model)}
     mask = getattr(fitted.model, "outlier_mask_", None)
@@ -137,7 +137,7 @@ def _as_recorded(data: Readings, cell: Cell, setting: Setting) -> Row:
     }
 
 
-def gross_flags(data: Readings, setting: Setting) -> Mask:
+def gross_flags(data: StudyReadings, setting: Setting) -> Mask:
     """Flagged readings far from a plain GP's fit of the unflagged, in standard deviations of its next reading."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -146,7 +146,7 @@ def gross_flags(data: Readings, setting: Setting) -> Mask:
     return np.asarray(data.flagged & (np.abs(data.y - mean) > GROSS * std))
 
 
-def cells(configuration: Configuration, dataset: str, methods: Sequence[Method]) -> Iterator[Cell]:
+def cells(configuration: SensorConfiguration, dataset: str, methods: Sequence[Method]) -> Iterator[SensorCell]:
     """All tasks, in the order of the results."""
     ard = configuration.kernel == "ard"
     for number, response in enumerate(configuration.responses):
@@ -155,7 +155,7 @@ def cells(configuration: Configuration, dataset: str, methods: Sequence[Method])
                 for method in methods:
                     # As recorded there is nothing to predict: only a list of outliers can be judged.
                     if share > 0.0 or not (method.knows_outliers or method.name.partition("@")[0] == "gp"):
-                        yield Cell(dataset, response, number, share, replicate, method, ard, configuration.seed)
+                        yield SensorCell(dataset, response, number, share, replicate, method, ard, configuration.seed)
 
 
 def default_methods() -> list[str]:
@@ -202,7 +202,7 @@ def sensor(
     methods : sequence of str, optional
         Names of methods, ours or registered; "cob@auto" is cob with its response transform chosen from the data.
     kernel : "ard" or "iso"
-        Exponential kernel with one length-scale an input, or a shared one.
+        Exponential kernel with one length-scale per input, or a shared one.
     seed : int
         Of the replaced records, and of the built-in campaign.
     every : int
@@ -213,14 +213,21 @@ def sensor(
     chosen = find_all(default_methods() if methods is None else methods)
     if kernel not in ("ard", "iso"):
         raise ValueError(f"kernel must be 'ard' or 'iso', got {kernel!r}.")
-    if not all(0.0 < share < 1.0 for share in shares):
-        raise ValueError(f"shares must lie between 0 and 1, got {', '.join(map(str, shares))}.")
-    if replicates < 1 or every < 1:
-        raise ValueError("replicates and every must be 1 or more.")
+    if not shares or not all(0.0 < share < 1.0 for share in shares):
+        raise ValueError(f"shares must lie between 0 and 1, got {', '.join(map(str, shares)) or 'none at all'}.")
+    if replicates < 1 or every < 1 or seed < 0:
+        raise ValueError("replicates and every must be 1 or more, seed 0 or more.")
+    if not features:
+        raise ValueError("features names no column.")
+    if data is None and tuple(features) != FEATURES:
+        raise ValueError(f"The built-in campaign has the features {', '.join(FEATURES)}; others need data of your own.")
+    for what, given in (("responses", responses), ("features", features), ("shares", shares)):
+        if len(set(given)) < len(given):
+            raise ValueError(f"{what} names {next(x for x in given if list(given).count(x) > 1)!s} twice.")
     path = None if data is None else Path(data)
     flags = tuple(RESPONSES.get(name, f"{name}_flag") for name in responses) if flags is None else tuple(flags)
     source = built_in(seed) if path is None else read(path, responses, flags, features)
-    configuration = Configuration(
+    configuration = SensorConfiguration(
         data="campaign" if path is None else path.name,
         fingerprint="" if path is None else fingerprint(path),
         responses=tuple(responses),
@@ -234,30 +241,44 @@ def sensor(
         every=every,
     )
     used = {name: thinned(source[name], every) for name in _there(responses, source)}
+    for name, value in used.items():
+        _refuse_shares(name, value, shares)
     dataset = "campaign" if path is None else path.stem
     items = [Item(Task(cell.key, cell), cell.identity()) for cell in cells(configuration, dataset, chosen)]
     curves = {f"readings/{name}": _shown(value) for name, value in used.items()}
-    plan = Plan("sensor", asdict(configuration), SENSOR_COLUMNS, items, partial(perform, used), curves)
+    plan = StudyPlan("sensor", asdict(configuration), SENSOR_COLUMNS, items, partial(perform, used), curves)
     order = sorted((item.task for item in items), key=lambda task: task.payload.replicate)
     return conduct(plan, out, How(jobs, scheduler, timeout, extend, retry_failed, progress, console), order)
 
 
-def _there(responses: Sequence[str], source: Mapping[str, Readings]) -> Sequence[str]:
+def _there(responses: Sequence[str], source: Mapping[str, StudyReadings]) -> Sequence[str]:
     unknown = [name for name in responses if name not in source]
     if unknown or not responses:
         raise ValueError(f"Unknown response: {', '.join(unknown) or 'none at all'}. There are {', '.join(source)}.")
     return responses
 
 
-def thinned(data: Readings, every: int) -> Readings:
+def _refuse_shares(name: str, data: StudyReadings, shares: Sequence[float]) -> None:
+    """ValueError for a share that replaces no record, or more than there are."""
+    normal = int((~data.flagged).sum())
+    for share in shares:
+        count = round(share * len(data.y))
+        if not 1 <= count <= normal:
+            raise ValueError(
+                f"shares: {share:g} of the records of {name!r} is {count} of them; it must be at least 1, and at most "
+                f"the {normal} that are not flagged."
+            )
+
+
+def thinned(data: StudyReadings, every: int) -> StudyReadings:
     """Every so-many-th record, and every flagged one."""
     if every == 1:
         return data
     keep = data.flagged | (np.arange(len(data.y)) % every == 0)
-    return Readings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
+    return StudyReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
 
 
-def _shown(data: Readings) -> dict[str, Any]:
+def _shown(data: StudyReadings) -> dict[str, Any]:
     return {
         "time": short(data.X[:, 0]),
         "y": short(data.y),

@@ -15,10 +15,10 @@ from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
 from biasgp.runner import Task
-from biasgp.study.driver import How, Item, Plan, conduct
+from biasgp.study.driver import How, Item, StudyPlan, conduct
 from biasgp.study.methods import Method, Setting, builtin_names, find_all
 from biasgp.study.results import SIMULATED_COLUMNS, Results, Row
-from biasgp.study.scoring import Fitted, Problem, fit, readings, score
+from biasgp.study.scoring import FittedMethod, Trial, fit, readings, score
 
 DATASETS = ("1d", "friedman")
 KERNELS = ("ard", "iso")
@@ -29,7 +29,7 @@ TOYS = ("ml", "cob", "rab")
 
 
 @dataclass(frozen=True)
-class Configuration:
+class SimulatedConfiguration:
     """Everything that the results depend on."""
 
     datasets: tuple[str, ...]
@@ -43,7 +43,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SimulatedCell:
     """One task: a method on one replicate."""
 
     dataset: str
@@ -74,18 +74,18 @@ class Cell:
         }
 
 
-def draw(cell: Cell) -> Simulation:
+def draw(cell: SimulatedCell) -> Simulation:
     """The data, from a seed that depends on (seed, data set, scenario, replicate) and nothing else."""
     rng = np.random.default_rng([cell.seed, DATASETS.index(cell.dataset), cell.scenario, cell.replicate])
     return simulate(cell.dataset, cell.scenario, n=cell.n, n_test=cell.n_test, random_state=rng)
 
 
-def perform(payload: Cell | str) -> dict[str, Any]:
+def perform(payload: SimulatedCell | str) -> dict[str, Any]:
     """One task: scores, and the curve if a figure shows it."""
     if isinstance(payload, str):
         return {"curve": toy_curve(payload)}
     data = draw(payload)
-    problem = Problem(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
+    problem = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
     n, d = data.X.shape
     setting = Setting(SquaredExponential(ard=payload.kernel == "ard"), d, n, payload.replicate)
     fitted = fit(payload.method, setting, problem)
@@ -94,7 +94,7 @@ def perform(payload: Cell | str) -> dict[str, Any]:
     return {"row": row, "curve": _curve(fitted, data) if shown else None}
 
 
-def _curve(fitted: Fitted, data: Simulation) -> dict[str, Any]:
+def _curve(fitted: FittedMethod, data: Simulation) -> dict[str, Any]:
     """Readings, and the mean with its standard deviation along the one input."""
     order = np.argsort(data.X_test[:, 0])[:: max(1, len(data.X_test) // 250)]
     X = data.X_test[order]
@@ -118,7 +118,7 @@ def toy_curve(name: str) -> dict[str, Any]:
     kernel = Exponential()
     models = {"ml": ConstantBiasGP(kernel, lam=0.0), "cob": ConstantBiasGP(kernel), "rab": RandomBiasGP(kernel)}
     model = models[name]
-    problem = Problem(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
+    problem = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
     fitted = fit(Method(name, lambda setting: model), Setting(kernel, 1, len(problem.y), 0), problem)
     mean, std = model.predict(data.X_test, return_std=True)
     variance = getattr(fitted.model, "bias_variance_", None)
@@ -141,7 +141,7 @@ def short(values: Array) -> list[float]:
     return [float(f"{value:.5g}") for value in np.asarray(values, dtype=float)]
 
 
-def cells(configuration: Configuration, methods: Sequence[Method]) -> Iterator[Cell]:
+def cells(configuration: SimulatedConfiguration, methods: Sequence[Method]) -> Iterator[SimulatedCell]:
     """All tasks, in the order of the results. With one input the two kernels are one, so 1d has the first only."""
     for dataset in configuration.datasets:
         kernels = configuration.kernels[:1] if dataset == "1d" else configuration.kernels
@@ -150,7 +150,7 @@ def cells(configuration: Configuration, methods: Sequence[Method]) -> Iterator[C
                 for replicate in range(configuration.replicates):
                     for method in methods:
                         sizes = (configuration.seed, configuration.n, configuration.n_test)
-                        yield Cell(dataset, kernel, scenario, replicate, method, *sizes)
+                        yield SimulatedCell(dataset, kernel, scenario, replicate, method, *sizes)
 
 
 def simulated(
@@ -182,7 +182,7 @@ def simulated(
     methods : sequence of str, optional
         Names of methods, ours or registered. All of ours when left out.
     kernels : sequence of "ard", "iso"
-        Squared exponential with one length-scale an input, or a shared one.
+        Squared exponential with one length-scale per input, or a shared one.
     seed, n, n_test : seed of all data, readings to fit and to score
     jobs, scheduler, timeout
         Worker processes here, or the address of a Dask scheduler; seconds after which a fit is given up.
@@ -192,7 +192,7 @@ def simulated(
         Run again what failed before.
     """
     chosen = find_all(builtin_names() if methods is None else methods)
-    configuration = Configuration(
+    configuration = SimulatedConfiguration(
         datasets=choose("data set", datasets, DATASETS),
         kernels=choose("kernel", kernels, KERNELS),
         scenarios=choose("scenario", scenarios, tuple(SCENARIOS)),
@@ -202,11 +202,11 @@ def simulated(
         n=n,
         n_test=n_test,
     )
-    if replicates < 1:
-        raise ValueError(f"replicates must be 1 or more, got {replicates}.")
+    if replicates < 1 or seed < 0:
+        raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {replicates} and {seed}.")
     items = [Item(Task(cell.key, cell), cell.identity()) for cell in cells(configuration, chosen)]
     toys = [Item(Task(f"toy/{name}", name)) for name in TOYS] if "1d" in configuration.datasets else []
-    plan = Plan("simulated", asdict(configuration), SIMULATED_COLUMNS, [*toys, *items], perform, {})
+    plan = StudyPlan("simulated", asdict(configuration), SIMULATED_COLUMNS, [*toys, *items], perform, {})
     how = How(jobs, scheduler, timeout, extend, retry_failed, progress, console)
     # A replicate of everything comes before the next one: a study that is stopped early is a small whole one.
     order = [item.task for item in toys] + sorted((item.task for item in items), key=lambda t: t.payload.replicate)

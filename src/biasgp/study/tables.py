@@ -45,7 +45,7 @@ def mean(rows: Sequence[Row], measure: str) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A header and lines of text, for a page or a terminal."""
 
     title: str
@@ -59,7 +59,7 @@ def digits(value: float, form: str = ".4f") -> str:
     return "–" if value is None or math.isnan(value) else format(value, form)
 
 
-def table1(rows: Sequence[Row]) -> Table:
+def table1(rows: Sequence[Row]) -> ResultTable:
     """The paper's Table 1 beside ours: mean MSE under scenario 1."""
     methods = [str(name) for name in unique(rows, "method")]
     lines = []
@@ -69,10 +69,10 @@ def table1(rows: Sequence[Row]) -> Table:
             lines.append([f"{dataset}, {kernel}", *(digits(mean(where(here, method=name), "mse")) for name in methods)])
     for dataset, printed in TABLE1.items():
         lines.append([f"{dataset}, the paper", *(digits(printed.get(name, math.nan)) for name in methods)])
-    return Table("Table 1: mean MSE, q = 0.1, μ = 3, σ = μ/6 (scenario 1)", ["data, kernel", *methods], lines)
+    return ResultTable("Table 1: mean MSE, q = 0.1, μ = 3, σ = μ/6 (scenario 1)", ["data, kernel", *methods], lines)
 
 
-def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[Table]:
+def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[ResultTable]:
     """Mean (standard deviation) of a measure by method and scenario, a table for each data set and kernel."""
     tables = []
     for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
@@ -82,7 +82,7 @@ def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[Table]:
         for method in unique(here, "method"):
             cells = [values(where(here, method=method, scenario=scenario), measure) for scenario in scenarios]
             lines.append([str(method), *(_mean_and_sd(cell, form) for cell in cells)])
-        tables.append(Table(f"{measure}: {dataset}, {kernel}", ["method", *(f"s{s}" for s in scenarios)], lines))
+        tables.append(ResultTable(f"{measure}: {dataset}, {kernel}", ["method", *(f"s{s}" for s in scenarios)], lines))
     return tables
 
 

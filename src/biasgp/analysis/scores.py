@@ -1,0 +1,151 @@
+"""Scores of held-out readings some of which may be outliers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+
+from biasgp._typing import Array, Mask
+from biasgp.analysis.fitting import LEVELS, Rows, Settings, frame, make_estimator, rows_to_fit, transform_name
+from biasgp.data.columns import Readings
+from biasgp.estimators.base import BaseGP
+from biasgp.messages import FailedFitError
+
+TRIMMED = 0.1
+RESAMPLES = 400
+
+
+@dataclass(frozen=True)
+class Held:
+    """Each held-out reading under one method."""
+
+    error: Array
+    noise_density: Array
+    density: Array
+    inside: Mask
+    flagged: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's scores, each with its standard error."""
+
+    method: str
+    median_error: tuple[float, float] = (np.nan, np.nan)
+    trimmed_nlpd: tuple[float, float] = (np.nan, np.nan)
+    log_density: tuple[float, float] = (np.nan, np.nan)
+    coverage: float = np.nan
+    flagged: float = np.nan
+    seconds: float = np.nan
+    as_good_as_best: bool = False
+    error: str = field(default="", compare=False)
+
+    def cells(self) -> list[str]:
+        """For the terminal."""
+        if self.error:
+            return [self.method, "failed", "", "", "", "", ""]
+        scores = (self.median_error, self.trimmed_nlpd, self.log_density)
+        shown = [f"{value:.3g} ± {error:.1g}" for value, error in scores]
+        return [self.method, *shown, f"{self.coverage:.0%}", f"{self.flagged:.1%}", f"{self.seconds:.2g}"]
+
+    def flat(self) -> dict[str, object]:
+        """For a file."""
+        columns: dict[str, object] = {"method": self.method}
+        for name in ("median_error", "trimmed_nlpd", "log_density"):
+            columns[name], columns[f"{name}_se"] = getattr(self, name)
+        return columns | {
+            "coverage_95": self.coverage,
+            "flagged_share": self.flagged,
+            "seconds_per_fit": self.seconds,
+            "as_good_as_best": self.as_good_as_best,
+            "error": self.error,
+        }
+
+
+def cross_validate(
+    readings: Readings,
+    settings: list[Settings],
+    folds: int,
+    announce: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> list[Row]:
+    """All methods on the same folds; best log density first."""
+    rows, _, _ = rows_to_fit(readings, settings[0])
+    folds = min(folds, len(rows) // 5)
+    if folds < 2:
+        raise FailedFitError(f"{len(rows)} readings are too few to hold some out: a comparison needs at least 10.")
+    parts = np.array_split(np.random.default_rng(settings[0].seed).permutation(rows), folds)
+    held: dict[str, Held] = {}
+    transforms: dict[int, str] = {}
+    errors: dict[str, str] = {}
+    for setting in settings:
+        with announce(f"Cross-validating {setting.method}"):
+            try:
+                held[setting.method] = _held_out(readings, setting, parts, transforms)
+            except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+                errors[setting.method] = " ".join(str(error).split())
+    if not held:
+        raise FailedFitError("Every method failed: " + next(iter(errors.values())))
+    scored = _score(held, np.random.default_rng(settings[0].seed))
+    return scored + [Row(method, error=text) for method, text in errors.items()]
+
+
+def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transforms: dict[int, str]) -> Held:
+    """Every part predicted from the others. The transform of a fold is the same for all methods, so it is kept."""
+    columns: list[list[Array]] = [[], [], [], []]
+    flagged, seconds = [], 0.0
+    for i, test in enumerate(parts):
+        train = np.concatenate([part for j, part in enumerate(parts) if j != i])
+        estimator = make_estimator(replace(settings, response=transforms.get(i, settings.response)))
+        began = perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            estimator.fit(frame(readings, train), readings.y[train])
+        seconds += perf_counter() - began
+        transforms[i] = transform_name(estimator)
+        X, y = frame(readings, test), readings.y[test]
+        low, median, high = estimator.predict_quantiles(X, LEVELS, include_noise=True).T
+        columns[0].append(np.abs(y - median))
+        columns[1].append(BaseGP.log_predictive_density(estimator, X, y))
+        columns[2].append(estimator.log_predictive_density(X, y))
+        columns[3].append((y >= low) & (y <= high))
+        flagged.append(float(np.mean(getattr(estimator, "outlier_mask_", np.zeros(1)))))
+    error, noise, density, inside = (np.concatenate(column) for column in columns)
+    return Held(error, noise, density, inside.astype(bool), float(np.mean(flagged)), seconds / len(parts))
+
+
+def _score(held: dict[str, Held], rng: np.random.Generator) -> list[Row]:
+    names = list(held)
+    n = len(held[names[0]].error)
+    # The same readings are trimmed for all methods, so that none gains by missing more.
+    typical = np.median([held[name].error for name in names], axis=0)
+    kept = np.argsort(typical, kind="stable")[: n - int(TRIMMED * n)]
+    picks = rng.integers(0, n, (RESAMPLES, n))
+    best = max(names, key=lambda name: float(held[name].density.mean()))
+    rows = []
+    for name in names:
+        h = held[name]
+        behind = held[best].density - h.density
+        medians = np.median(h.error[picks], axis=1)
+        rows.append(
+            Row(
+                name,
+                (float(np.median(h.error)), float(medians.std())),
+                (-float(h.noise_density[kept].mean()), _standard_error(h.noise_density[kept])),
+                (float(h.density.mean()), _standard_error(h.density)),
+                float(h.inside[kept].mean()),
+                h.flagged,
+                h.seconds,
+                bool(behind.mean() <= 2.0 * _standard_error(behind)),
+            )
+        )
+    return sorted(rows, key=lambda row: -row.log_density[0])
+
+
+def _standard_error(values: Array) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))

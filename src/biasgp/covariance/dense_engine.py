@@ -1,0 +1,108 @@
+"""The exact engine: K as a dense matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from biasgp._typing import Array, Mask
+from biasgp.covariance.dense import DenseFactor, add_outer, factorise, inverse_of
+from biasgp.covariance.posterior import DensePosterior
+from biasgp.covariance.protocol import Density
+from biasgp.kernels import Kernel
+
+
+@dataclass(frozen=True)
+class DenseEngine:
+    """The exact engine: any inputs, any kernel, O(N³) time and O(N²) memory."""
+
+    X: Array
+
+    def covariance(self, kernel: Kernel, noise: Array) -> DenseCovariance:
+        """K at these parameters."""
+        return DenseCovariance(kernel, self.X, noise)
+
+
+class DenseCovariance:
+    """K = C(θ) + diag(noise) while it is being learnt: at most four N×N arrays alive at once.
+
+    The inverse overwrites the factor, and the density's gradient overwrites the inverse; ask in that order.
+    """
+
+    def __init__(self, kernel: Kernel, X: Array, noise: Array) -> None:
+        self.kernel, self.X, self.noise = kernel, X, noise
+        self.C, self._pullback = kernel.vjp(X)
+        self._factor: DenseFactor | None = factorise(self.C, noise)
+        self._inverse: Array | None = None
+        self.logdet = self._factor.logdet
+        self.jitter = self._factor.jitter
+
+    def solve(self, b: Array) -> Array:
+        """K⁻¹b, by the factor, or by the inverse once that has taken its place."""
+        return self._factor.solve(b) if self._factor is not None else np.asarray(self.inverse() @ b)
+
+    def matvec(self, v: Array) -> Array:
+        """Kv."""
+        return np.asarray(self.C @ v + (self.noise + self.jitter) * v)
+
+    def inverse(self) -> Array:
+        """Q = K⁻¹, whole and symmetric."""
+        if self._inverse is None:
+            if self._factor is None:
+                raise RuntimeError("The inverse was used up by gradient().")
+            self._inverse = inverse_of(self._factor, overwrite=True)
+            self._factor = None
+        return self._inverse
+
+    def inverse_diagonal(self) -> Array:
+        """The diagonal of K⁻¹."""
+        return self.inverse().diagonal().copy()
+
+    def posterior(self, residual: Array) -> DensePosterior:
+        """f given y − δ = residual. The factor is the posterior's from then on."""
+        factor = self._factor or factorise(self.C, self.noise)
+        self._factor = None
+        return DensePosterior(self.kernel, self.X, factor.solve(residual), factor)
+
+    def negative_log_density(self, residual: Array, *, each_noise: bool = False) -> Density:
+        """−log N(residual; 0, K) and its gradient, for which the inverse is used up."""
+        alpha = self.solve(residual)
+        value = 0.5 * (len(residual) * np.log(2.0 * np.pi) + self.logdet + residual @ alpha)
+        by_theta, by_noise = self.gradient(alpha)
+        return Density(float(value), by_theta, by_noise if each_noise else by_noise.sum(keepdims=True))
+
+    def gradient(self, alpha: Array) -> tuple[Array, Array]:
+        """Gradient of ½log|K| + ½rᵀK⁻¹r at α = K⁻¹r: in the kernel's theta, and in each noise variance.
+
+        With W = ½(Q − ααᵀ) these are the kernel's contraction of W, and W's diagonal.
+        """
+        W = self.inverse()
+        self._inverse = None
+        W *= 0.5
+        W = add_outer(W, -0.5, alpha)
+        return self._pullback(W), W.diagonal().copy()
+
+    def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
+        """Keep α where it is not free; where it is, choose it so that (Kα)ᵢ = yᵢ. Returns α and y − Kα.
+
+        By the block of K on the free points or that of Q on the others: whichever is smaller.
+        """
+        alpha = np.where(free, 0.0, alpha)
+        n_free = int(free.sum())
+        if 2 * n_free <= len(y):
+            inside = np.flatnonzero(free)
+            if n_free:
+                block = factorise(self.C[np.ix_(inside, inside)], self.noise[inside] + self.jitter)
+                alpha[inside] = block.solve((y - self.matvec(alpha))[inside])
+            delta = y - self.matvec(alpha)
+        else:
+            delta = np.zeros_like(y)
+            outside = np.flatnonzero(~free)
+            Q = self.inverse()
+            if len(outside):
+                block = factorise(Q[np.ix_(outside, outside)], np.zeros(len(outside)))
+                delta[outside] = block.solve((Q @ y - alpha)[outside])
+            alpha = np.where(free, Q @ (y - delta), alpha)
+        delta[free] = 0.0
+        return alpha, delta

@@ -1,0 +1,74 @@
+"""Parquet to cells: every column becomes numbers, times, or text to be read like that of a CSV file."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+from typing import Any
+
+import pandas as pd
+
+from biasgp.data.csv_text import refuse_duplicates
+from biasgp.data.refusal import TableError, first_line
+
+
+def read_parquet(data: bytes, name: str) -> pd.DataFrame:
+    """The columns, and the index where it has a name or holds times."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(io.BytesIO(data))
+        refuse_duplicates([str(column) for column in file.schema_arrow.names], name)
+        # Where some cells are missing, pandas would make these floating-point numbers, which round large ones.
+        exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+        frame = file.read().to_pandas(types_mapper=exact.get)
+    except TableError:
+        raise
+    except Exception as error:  # pyarrow has a dozen types for a damaged file
+        raise TableError(f"{name} is not a whole Parquet file ({first_line(error)}). Write it again.") from error
+    kept = [level for level in range(frame.index.nlevels) if _says_something(frame.index, level)]
+    names = [level if level is not None else "index" for level in frame.index.names]
+    index = frame.index.to_frame(index=False).set_axis(names, axis=1).iloc[:, kept]
+    frame = pd.concat([index, frame.reset_index(drop=True)], axis=1)
+    frame.columns = [str(column) or f"column {j + 1}" for j, column in enumerate(frame.columns)]
+    refuse_duplicates(list(frame.columns), name)
+    if frame.shape[1] == 0:
+        raise TableError(f"{name} has no columns. Give a table with a column for each quantity.")
+    return pd.DataFrame({column: _simple(frame[column]) for column in frame.columns})
+
+
+def _says_something(index: pd.Index, level: int) -> bool:
+    """Whether a level of the index is data, and not just the numbers of the rows."""
+    return index.names[level] is not None or isinstance(index.get_level_values(level), pd.DatetimeIndex)
+
+
+def _simple(cells: pd.Series) -> pd.Series:
+    """Numbers and times as they are, decimals and dates converted; all else as text."""
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        cells = cells.astype(cells.cat.categories.dtype) if cells.notna().all() else cells.astype(object)
+    kinds = pd.api.types
+    if kinds.is_numeric_dtype(cells) or kinds.is_datetime64_any_dtype(cells):
+        return cells
+    if isinstance(cells.dtype, pd.StringDtype):
+        return cells
+    known = cells.dropna()
+    if len(known) and all(isinstance(cell, decimal.Decimal) for cell in known):
+        return cells.map(lambda cell: float("nan") if _absent(cell) else float(cell)).astype(float)
+    return cells.map(_text).astype(object)
+
+
+def _text(cell: Any) -> str | None:
+    if _absent(cell):
+        return None
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", errors="replace")
+    if isinstance(cell, datetime.datetime | datetime.date | datetime.time):
+        return cell.isoformat()
+    return str(cell)
+
+
+def _absent(cell: Any) -> bool:
+    """None and NaN; a list in a cell is something, whatever is in it."""
+    return cell is None or (pd.api.types.is_scalar(cell) and bool(pd.isna(cell)))

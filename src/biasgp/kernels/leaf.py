@@ -1,0 +1,176 @@
+"""What single kernels share: a variance, chosen columns, and parameters that are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, cast
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.inputs import resolve_columns
+from biasgp.kernels.base import Column, Kernel
+
+VARIANCE_RANGE = (1e-6, 1e4)
+"""Bounds of a kernel's variance, in units of the (robustly scaled) response's variance."""
+FURTHEST_FIXED = (1e-30, 1e30)
+"""In the same unit, where it is fixed: further out it cannot have been meant."""
+FURTHEST_START = (1e-8, 1e8)
+"""In the same unit: a variance that is given to start from is taken to be no further out than this. With the lowest
+noise, 1e-6, the covariance then has 14 digits, which is what doubles hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf(Kernel):
+    """What single kernels share: a variance, columns, and parameters that are held."""
+
+    variance: float | None = None
+    columns: tuple[Column, ...] | None = None
+    held: frozenset[str] = frozenset()
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return ("variance",)
+
+    def __post_init__(self) -> None:
+        for name in self._parameters:
+            value = getattr(self, name)
+            if value is not None and not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+                raise ValueError(f"{type(self).__name__}: {name} must be positive and finite, got {value!r}.")
+
+    def _columns_of(self, X: Array) -> Array:
+        return X if self.columns is None else X[:, cast("tuple[int, ...]", self.columns)]
+
+    def _to_columns(self, values: Array, width: int) -> Array:
+        """Values of the chosen columns among all `width` columns, with zeros for the others."""
+        spread = np.zeros(width)
+        spread[slice(None) if self.columns is None else list(cast("tuple[int, ...]", self.columns))] = values
+        return spread
+
+    def _values(self, name: str) -> tuple[float, ...]:
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"{type(self).__name__}.{name} has no value yet: bind the kernel to data first.")
+        return tuple(value) if isinstance(value, tuple) else (value,)
+
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
+        """Values from the data for the parameters that are None, as (replace) keywords."""
+        if self.variance is None:
+            return {"variance": 1.0}
+        relative, (low, high) = self.variance / unit, FURTHEST_START
+        if "variance" in self.held:
+            if FURTHEST_FIXED[0] <= relative <= FURTHEST_FIXED[1]:
+                return {"variance": relative}
+            raise ValueError(
+                f"{type(self).__name__}: the variance is fixed at {self.variance:g}, which is {relative:.0e} times "
+                "that of y. Give it in y's unit squared, or do not fix it."
+            )
+        return {"variance": min(max(relative, low), high)}
+
+    def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
+        """Lower and upper bound of one parameter."""
+        low, high = VARIANCE_RANGE
+        return np.array([low]), np.array([high * max(1.0, response_variance)])
+
+    def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
+        columns = None if self.columns is None else resolve_columns(self.columns, X.shape[1], names)
+        chosen = X if columns is None else X[:, columns]
+        return replace(self, columns=columns, **self._start(chosen, unit))
+
+    @property
+    def theta(self) -> Array:
+        return np.asarray(np.log([v for name in self._parameters for v in self._values(name)]))
+
+    def with_theta(self, theta: Array) -> Self:
+        values = np.exp(theta).tolist()
+        new: dict[str, Any] = {}
+        for name in self._parameters:
+            old = getattr(self, name)
+            size = len(old) if isinstance(old, tuple) else 1
+            new[name] = tuple(values[:size]) if isinstance(old, tuple) else values[0]
+            values = values[size:]
+        return replace(self, **new)
+
+    def bounds(self, X: Array, response_variance: float = 1.0) -> Array:
+        rows = []
+        for name in self._parameters:
+            value = np.array(self._values(name))
+            low, high = (
+                (value, value) if name in self.held else self._limits(name, self._columns_of(X), response_variance)
+            )
+            # A start given by the user is never out of bounds.
+            rows.append(np.column_stack([np.minimum(low, value), np.maximum(high, value)]))
+        return np.asarray(np.log(np.vstack(rows)))
+
+    @property
+    def parameter_names(self) -> list[str]:
+        names = []
+        for name in self._parameters:
+            value = getattr(self, name)
+            names += [f"{name}[{j}]" for j in range(len(value))] if isinstance(value, tuple) else [name]
+        return names
+
+    def scaled(self, factor: float) -> Kernel:
+        scaled = tuple(within_doubles(factor * v) for v in self._values("variance"))
+        return replace(self, variance=scaled if isinstance(self.variance, tuple) else scaled[0])
+
+    def with_scale_held(self) -> Self | None:
+        return self.fix("variance") if len(self._values("variance")) == 1 else None
+
+    def stretched(self, factor: float) -> Self:
+        return self
+
+    def on(self, *columns: Column) -> Self:
+        if not columns:
+            raise ValueError("on() needs at least one column name or index.")
+        return replace(self, columns=tuple(columns))
+
+    def fix(self, *names: str) -> Self:
+        for name in names:
+            if name not in self._parameters:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self._parameters)}."
+                )
+            if getattr(self, name) is None:
+                raise ValueError(f"{type(self).__name__}: give {name} a value before fixing it.")
+        return replace(self, held=self.held | set(names))
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{f.name}={_short(getattr(self, f.name))}"
+            for f in fields(self)
+            if f.name != "held" and getattr(self, f.name) != f.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_short(v) for v in value) + ")"
+    return repr(value)
+
+
+def within_doubles(variance: float) -> float:
+    """The nearest positive double: the square of a slope of 1e-84 over 1e90 is none."""
+    return min(max(variance, float(np.finfo(float).tiny)), float(np.finfo(float).max))
+
+
+def per_input(given: Any, start: Array, ard: bool, name: str) -> Any:
+    """One value per input (a tuple) under ARD, else one number; the user's where given."""
+    if not ard:
+        if given is not None and np.size(given) != 1:
+            raise ValueError(f"{name} has {np.size(given)} values, but one is shared by all inputs; pass ard=True.")
+        return float(np.exp(np.log(start).mean())) if given is None else float(np.ravel(given)[0])
+    if given is None:
+        return tuple(start.tolist())
+    if np.size(given) not in (1, len(start)):
+        raise ValueError(f"{name} has {np.size(given)} values for {len(start)} input columns.")
+    return tuple(np.broadcast_to(np.ravel(given), start.shape).astype(float).tolist())
+
+
+def on_each(function: Callable[[Array], Array], P: Array) -> Array:
+    """A function of points, applied to each of several sets of points P (B, n, d)."""
+    return function(P.reshape(-1, P.shape[-1])).reshape(*P.shape[:2], -1)

@@ -1,0 +1,93 @@
+"""Kernels without a length-scale: a constant, and linear functions of the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.inputs import column_scales
+from biasgp.kernels.base import Pullback
+from biasgp.kernels.leaf import Leaf, on_each, per_input
+
+LINEAR_WEIGHT = 1e-2
+"""What a squared standard deviation of a column counts in the distance: a linear function has no scale of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Constant(Leaf):
+    """k(x, z) = variance: an unknown level."""
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        return np.full((len(X), len(X if Z is None else Z)), self._values("variance")[0])
+
+    def diag(self, X: Array) -> Array:
+        return np.full(len(X), self._values("variance")[0])
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        C = self(X)
+        return C, lambda W: np.array([C[0, 0] * W.sum()])
+
+    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
+        C = np.full((*P.shape[:2], P.shape[1]), self._values("variance")[0])
+        return C, lambda W: np.array([np.vdot(W, C)])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Linear(Leaf):
+    """k(x, z) = Σⱼ varianceⱼ (xⱼ − centerⱼ)(zⱼ − centerⱼ); one variance, or one per input with `ard=True`."""
+
+    variance: float | tuple[float, ...] | None = None  # type: ignore[assignment]
+    ard: bool = False
+    center: tuple[float, ...] | None = None
+
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
+        spread = column_scales(columns)
+        slopes = 1.0 / (len(spread) * spread**2)
+        given = None if self.variance is None else np.divide(self.variance, unit)
+        variance: Any = per_input(given, slopes, self.ard, "variance")
+        # The mean of equal numbers differs from them by rounding, which is much where they are large.
+        middle = np.where(np.ptp(columns, axis=0) > 0.0, columns.mean(axis=0), columns[0])
+        center = middle if self.center is None else np.broadcast_to(self.center, spread.shape)
+        return {"variance": variance, "center": tuple(center.tolist())}
+
+    def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
+        low, high = super()._limits(name, columns, response_variance)
+        unit = 1.0 / column_scales(columns) ** 2
+        return (low * unit, high * unit) if self.ard else (low * unit.min(), high * unit.max())
+
+    def _features(self, X: Array) -> Array:
+        return np.asarray(self._columns_of(X) - np.array(self.center))
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        A = self._features(X)
+        B = A if Z is None else self._features(Z)
+        return np.asarray((A * self._values("variance")) @ B.T)
+
+    def diag(self, X: Array) -> Array:
+        return np.asarray((self._features(X) ** 2 * self._values("variance")).sum(axis=1))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        A = self._features(X)
+        variance = np.array(self._values("variance"))
+
+        def pullback(W: Array) -> Array:
+            each = ((W @ A) * A).sum(axis=0)
+            return np.asarray(variance * (each if self.ard else each.sum()))
+
+        return self(X), pullback
+
+    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
+        A = on_each(self._features, P)
+        variance = np.array(self._values("variance"))
+
+        def pullback(W: Array) -> Array:
+            each = np.einsum("bij,bid,bjd->d", W, A, A)
+            return np.asarray(variance * (each if self.ard else each.sum()))
+
+        return np.asarray((A * variance) @ A.transpose(0, 2, 1)), pullback
+
+    def inverse_square_lengths(self, X: Array) -> Array:
+        return self._to_columns(LINEAR_WEIGHT / column_scales(self._columns_of(X)) ** 2, X.shape[1])

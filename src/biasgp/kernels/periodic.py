@@ -1,0 +1,83 @@
+"""Kernels that repeat themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.inputs import neighbour_gap
+from biasgp.kernels.base import Pullback
+from biasgp.kernels.leaf import Leaf, on_each, per_input
+from biasgp.kernels.stationary import SquaredExponential
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Periodic(SquaredExponential):
+    """exp(−2 Σⱼ sin²(π(xⱼ − zⱼ)/period)/length_scaleⱼ²): repeats itself every `period`.
+
+    The squared exponential of each input laid on a circle, which is how it is computed.
+    """
+
+    period: float | None = None
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return ("variance", "length_scale", "period")
+
+    def _start(self, columns: Array, unit: float) -> dict[str, Any]:
+        period = self.period if self.period is not None else float(np.ptp(columns, axis=0).max() / 4 or 1.0)
+        scales = np.full(columns.shape[1], np.sqrt(columns.shape[1]))
+        length_scale = per_input(self.length_scale, scales, self.ard, "length_scale")
+        return Leaf._start(self, columns, unit) | {"length_scale": length_scale, "period": period}
+
+    def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
+        if name == "length_scale":
+            size = len(self._values(name))
+            return np.full(size, 0.05), np.full(size, 100.0)
+        if name == "period":
+            widest = float(np.ptp(columns, axis=0).max()) or 1.0
+            return np.array([2.0 * neighbour_gap(columns).min()]), np.array([2.0 * widest])
+        return super()._limits(name, columns, response_variance)
+
+    def _features(self, X: Array) -> Array:
+        angle = 2.0 * np.pi / self._values("period")[0] * self._columns_of(X)
+        return np.hstack([np.cos(angle), np.sin(angle)])
+
+    def scaled_inputs(self, X: Array) -> Array:
+        lengths = self._values("length_scale")
+        return np.asarray(self._features(X) / (lengths if len(lengths) == 1 else lengths * 2))
+
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        C, base = super().vjp(X)
+        A, d = self.scaled_inputs(X), self._columns_of(X).shape[1]
+        columns = self._columns_of(X)
+        # From the first row on: W is symmetric, so a common angle adds nothing but its rounding, times 1e90 perhaps.
+        angle = 2.0 * np.pi / self._values("period")[0] * (columns - columns[0])
+        cos, sin = A[:, :d], A[:, d:]
+
+        def pullback(W: Array) -> Array:
+            G = W * C
+            # ∂D²/∂log period = −2 (a − b)(sin a cos b − cos a sin b), a and b the two angles.
+            turn = 2.0 * ((angle * sin) * (G @ cos) - (angle * cos) * (G @ sin)).sum()
+            return np.append(base(W), turn)
+
+        return C, pullback
+
+    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
+        C, base = super().batched_vjp(P)
+        angle = 2.0 * np.pi / self._values("period")[0] * on_each(self._columns_of, P)
+        gap = angle[:, :, None, :] - angle[:, None, :, :]
+        turn = gap * np.sin(gap) / np.square(self._values("length_scale"))
+        return C, lambda W: np.append(base(W), np.einsum("bij,bijd->", W * C, turn))
+
+    def _per_length_scale(self, by_column: Array) -> Array:
+        return super()._per_length_scale(by_column.reshape(2, -1).sum(axis=0))
+
+    def inverse_square_lengths(self, X: Array) -> Array:
+        return np.zeros(X.shape[1])
+
+    def embedding(self, X: Array) -> Array:
+        return self.scaled_inputs(X)

@@ -1,1 +1,0 @@
-"""The models on nearest-neighbour covariances: the same results, from readings by the million."""

@@ -1,0 +1,75 @@
+"""What every model is given, and what every fit returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biasgp._typing import Array, Mask
+from biasgp.covariance.protocol import Posterior
+from biasgp.kernels import Kernel
+from biasgp.optimize import Report
+
+Rows = NDArray[np.intp] | Mask | slice
+EVERYTHING = slice(None)
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Readings y at the rows of X, the kernel of f bound to them, and what is known of each reading's noise variance.
+
+    y is centred and in units of its robust standard deviation.
+    """
+
+    X: Array
+    y: Array
+    kernel: Kernel
+    known: Array
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Rows) -> Problem:
+        """Some of the readings."""
+        return Problem(self.X[rows], self.y[rows], self.kernel, self.known[rows])
+
+    def clipped(self, limit: float) -> Problem:
+        """The same with no reading further from 0 than a limit."""
+        return replace(self, y=np.clip(self.y, -limit, limit))
+
+
+class Layout:
+    """Names of the consecutive parts of a parameter vector x; its entries are logarithms of the parameters."""
+
+    def __init__(self, **sizes: int) -> None:
+        stops = np.cumsum([*sizes.values()]).tolist()
+        self._parts = {name: slice(stop - sizes[name], stop) for name, stop in zip(sizes, stops, strict=True)}
+
+    def __getitem__(self, name: str) -> slice:
+        """Where a part is in x."""
+        return self._parts[name]
+
+    def values(self, x: Array, name: str) -> Array:
+        """The parameters of a part."""
+        return np.asarray(np.exp(x[self._parts[name]]))
+
+    def value(self, x: Array, name: str) -> float:
+        """The one parameter of a part."""
+        return float(self.values(x, name)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitResult:
+    """What a fit of any model has; each model adds its own. `noise_variance` is that of a reading with no bias.
+
+    `runaway` says what ran off to where the model degenerates, and is empty where nothing did.
+    """
+
+    kernel: Kernel
+    noise_variance: float
+    posterior: Posterior
+    report: Report
+    runaway: str = ""

@@ -1,0 +1,169 @@
+"""Hamiltonian Monte Carlo for a handful of unknowns whose density is expensive to evaluate, and slice sampling.
+
+For the first, unknowns are whitened by a metric that is learnt on the way, so few leapfrog steps make an almost
+independent draw. The second (Neal 2003) draws exactly along a line, and needs no gradient and no tuning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.covariance.dense import factorise
+
+LENGTHS = (0.8, 2.2)
+"""A trajectory's length is drawn between these, in standard deviations: about a quarter turn of a Gaussian's orbit."""
+MAX_STEPS = 12
+DIVERGED = 1e3
+"""An energy that rises by this much will not come back."""
+MAX_WIDTHS = 40
+"""The first interval of slice sampling grows to no more than this many widths."""
+
+
+class Point(Protocol):
+    """Where a density was evaluated: its logarithm there (−∞ where there is none) and the gradient of that."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def log_density(self) -> float: ...
+    @property
+    def gradient(self) -> Array: ...
+
+
+P = TypeVar("P", bound=Point)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the unknowns are taken to covary like: `root` is a lower triangle R with RRᵀ their covariance."""
+
+    root: Array
+
+    @classmethod
+    def of(cls, covariance: Array) -> Metric:
+        lower = np.tril(factorise(covariance, np.zeros(len(covariance))).lower)
+        return cls(np.ascontiguousarray(lower))
+
+    @property
+    def covariance(self) -> Array:
+        return np.asarray(self.root @ self.root.T)
+
+    def learnt(self, draws: Array, gradients: Array) -> Metric:
+        """From draws and the gradients there, one per row; the fewer there are, the more of the present metric is kept.
+
+        The inverse of E ggᵀ is the covariance too, of a Gaussian, but of others it knows the steepest places. What is
+        taken is the geometric mean of the two, in units of the present metric.
+        """
+        n, p = draws.shape
+        if n < 2:
+            return self
+        kept = p / (n + p)
+        whitened = np.linalg.solve(self.root, (draws - draws.mean(axis=0)).T)
+        pulled = self.root.T @ gradients.T
+        wide = (1.0 - kept) * whitened @ whitened.T / n + kept * np.eye(p)
+        steep = (1.0 - kept) * pulled @ pulled.T / n + kept * np.eye(p)
+        root, inverse = _power(steep, 0.5), _power(steep, -0.5)
+        return Metric.of(self.root @ inverse @ _power(root @ wide @ root, 0.5) @ inverse @ self.root.T)
+
+
+def _power(A: Array, exponent: float) -> Array:
+    """Of a symmetric positive definite matrix."""
+    values, vectors = np.linalg.eigh(A)
+    return np.asarray((vectors * np.maximum(values, 1e-300) ** exponent) @ vectors.T)
+
+
+def curvature_metric(gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5) -> Metric:
+    """The metric that the curvature of a log density at x asks for, by differences of its gradient.
+
+    Directions in which the density hardly falls, or even rises, are taken to be `widest`.
+    """
+    base = gradient(x)
+    hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
+    values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
+    variances = 1.0 / np.maximum(values, 1.0 / widest**2)
+    return Metric.of((vectors * variances) @ vectors.T)
+
+
+class StepSize:
+    """A leapfrog step that is tuned to an acceptance rate by dual averaging (Hoffman and Gelman 2014)."""
+
+    def __init__(self, first: float, target: float = 0.75) -> None:
+        self.target = target
+        self.restart(first)
+
+    def restart(self, first: float) -> None:
+        """Begin again, about a step."""
+        self._anchor, self._log, self._log_mean = float(np.log(2.0 * first)), float(np.log(first)), 0.0
+        self._error, self._count = 0.0, 0
+
+    def learn(self, acceptance: float) -> None:
+        self._count += 1
+        weight = 1.0 / (self._count + 10.0)
+        self._error += weight * (self.target - acceptance - self._error)
+        self._log = self._anchor - 20.0 * np.sqrt(self._count) * self._error
+        fade = self._count**-0.75
+        self._log_mean += fade * (self._log - self._log_mean)
+
+    @property
+    def current(self) -> float:
+        """The step to try next."""
+        return float(np.exp(self._log))
+
+    @property
+    def settled(self) -> float:
+        """The step to stay with."""
+        return float(np.exp(self._log_mean)) if self._count else self.current
+
+
+def transition(
+    evaluate: Callable[[Array], P], start: P, metric: Metric, step: float, rng: np.random.Generator
+) -> tuple[P, float]:
+    """One trajectory from `start`: the point that it leads to (or `start` again), and its acceptance probability."""
+    length, chance = rng.uniform(*LENGTHS), rng.random()
+    momentum = rng.standard_normal(len(start.x))
+    n_steps = int(np.clip(round(length / step), 1, MAX_STEPS))
+    point, energy = start, 0.5 * momentum @ momentum - start.log_density
+    for _ in range(n_steps):
+        momentum = momentum + 0.5 * step * (metric.root.T @ point.gradient)
+        point = evaluate(point.x + step * (metric.root @ momentum))
+        momentum = momentum + 0.5 * step * (metric.root.T @ point.gradient)
+        rise = float(0.5 * momentum @ momentum - point.log_density - energy)
+        if not rise < DIVERGED:
+            return start, 0.0
+    acceptance = float(np.exp(min(0.0, -rise)))
+    return (point, acceptance) if chance < acceptance else (start, acceptance)
+
+
+def slice_along(log_density: Callable[[Array], float], x: Array, direction: Array, rng: np.random.Generator) -> Array:
+    """A draw of x + t·direction, t in ℝ, that leaves the density invariant; `direction` is also the first width."""
+    level = log_density(x) - rng.exponential()
+    low = -rng.random()
+    high = low + 1.0
+    out_low = int(rng.integers(MAX_WIDTHS))
+    out_high = MAX_WIDTHS - 1 - out_low
+    while out_low > 0 and log_density(x + low * direction) > level:
+        low, out_low = low - 1.0, out_low - 1
+    while out_high > 0 and log_density(x + high * direction) > level:
+        high, out_high = high + 1.0, out_high - 1
+    while True:
+        t = rng.uniform(low, high)
+        trial = x + t * direction
+        if log_density(trial) > level:
+            return trial
+        if np.array_equal(trial, x):  # the interval has shrunk to nothing, as where the density is a spike
+            return x
+        low, high = (t, high) if t < 0.0 else (low, t)
+
+
+def slice_sweep(
+    log_density: Callable[[Array], float], x: Array, widths: Array, rng: np.random.Generator, times: int
+) -> Array:
+    """Draws along random directions, one after another."""
+    for _ in range(times):
+        x = slice_along(log_density, x, widths * rng.standard_normal(len(x)), rng)
+    return x

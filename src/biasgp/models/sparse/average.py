@@ -1,0 +1,192 @@
+"""What is known of f and of the biases when some labels stay in doubt: a Gibbs run over those labels alone.
+
+Given the labels of all others, the readings in doubt are the same model in fewer readings, so a move costs what a
+small matrix costs. With K their covariance given the others and E = Q_{·D}·K, the inverse for any labels of theirs is
+Q = Q_rest + E q Eᵀ, where q is the small one: averages over labels are averages of small matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biasgp._typing import Array
+from biasgp.models.sparse.kinds import Labels
+from biasgp.models.sparse.labels import Support
+
+DOUBT = 7.0
+"""Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
+AHEAD = 32
+"""Readings whose odds are computed at once: about as dear as those of one."""
+SETTLED = 9.0
+"""Labels whose log odds are larger are left out of the run: whatever the others do, they would not come into doubt."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """f and δ given the readings, averaged over labels.
+
+    With α = K⁻¹(y − δ̂) and Q of each sample of labels, E f* = c*ᵀᾱ and Var f* = c** − c*ᵀ(Q̄ − Cov α)c*: both moments
+    of the mixture are exact, and one N×N matrix holds them.
+    """
+
+    alpha: Array
+    precision: Array
+    probability: Array
+    bias: Array
+    bias_variance: Array
+
+
+def average_over_labels(support: Support, sweeps: int, burn_in: int, rng: np.random.Generator) -> Moments:
+    """Gibbs sampling of the labels that are in doubt; probabilities are averages of exact conditional odds."""
+    weights = support.log_weights()
+    probability, doubt = _chance_of_bias(weights), _doubt(weights)
+    # There is always one at least: the least certain.
+    rows = np.flatnonzero(doubt <= max(SETTLED, float(doubt.min())))
+    average = _Average(support, rows, sweeps)
+    probability[rows] = _sample(average, sweeps, burn_in, rng)
+    return average.moments(probability)
+
+
+def _sample(average: _Average, sweeps: int, burn_in: int, rng: np.random.Generator) -> Array:
+    """Fill the average; returns the chance that each reading of the part has a bias."""
+    part = average.part
+    weights, probability = part.log_weights(), np.zeros(len(part.y))
+    for sweep in range(burn_in + sweeps):
+        doubt = _doubt(weights)
+        doubtful = np.flatnonzero(doubt < DOUBT)
+        # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
+        moved = _sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), weights, rng)
+        weights = part.log_weights() if moved else weights
+        if sweep >= burn_in:
+            average.add()
+            probability += _chance_of_bias(weights)
+    return probability / sweeps
+
+
+def _sweep(part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
+    """Draw the label of one reading after another given all the others; returns how many changed.
+
+    `weights` are the log weights of all readings as they are at first.
+    """
+    gumbel_noise = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
+    at = moves = 0
+    while at < len(order):
+        # What is drawn for the next readings holds until one of them changes.
+        ahead = order[at : at + AHEAD] if moves else order
+        ahead_weights = part.log_weights(ahead) if moves else weights[order]
+        drawn = (ahead_weights + gumbel_noise[at : at + len(ahead)]).argmax(axis=1)
+        changed = np.flatnonzero(drawn != part.labels[ahead])
+        if len(changed):
+            first = int(changed[0])
+            part.move(int(ahead[first]), int(drawn[first]))
+            at, moves = at + first + 1, moves + 1
+        else:
+            at += len(ahead)
+    return moves
+
+
+class _Average:
+    """All readings given the labels of a part of them, and sums of what follows from the labels that part has had."""
+
+    def __init__(self, whole: Support, rows: NDArray[np.intp], size: int) -> None:
+        labels = whole.labels[rows]
+        if not whole.inside[rows].all():
+            clean = whole.labels.copy()
+            clean[rows] = 0
+            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean)
+        self.whole, self.rows = whole, rows
+        self.block = whole.Q[np.ix_(rows, rows)]
+        self.part, K = whole.part(rows, labels)
+        self.E = whole.Q[:, rows] @ K
+        self.Qy = whole.Qy - self.E @ whole.Qy[rows]
+        self.U = whole.U - self.E @ whole.U[rows]
+        self.diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
+        self.settled = whole.labels.copy()
+        n_means = self.U.shape[1]
+        self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
+        self.covariances = np.zeros((n_means, n_means))
+        self.alphas, self.biases, self.variances = (np.empty((size, len(whole.y))) for _ in range(3))
+        self.n = 0
+        self.latest: Labels | None = None
+
+    def add(self) -> None:
+        """Count the labels as they are now."""
+        part, n = self.part, self.n
+        means, covariance = part.posterior_of_means()
+        self.cores += part.Q - part.U @ covariance @ part.U.T
+        self.crosses += covariance @ part.U.T
+        self.covariances += covariance
+        if self.latest is not None and np.array_equal(part.labels, self.latest):
+            for kept in (self.alphas, self.biases, self.variances):
+                kept[n] = kept[n - 1]
+        else:
+            self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
+            biases = self._replaced if part.slab.replaced else self._shifted
+            self.biases[n], self.variances[n] = biases(self.alphas[n], means, covariance)
+        self.latest = part.labels.copy()
+        self.n += 1
+
+    def _labels(self) -> Labels:
+        labels = self.settled.copy()
+        labels[self.rows] = self.part.labels
+        return labels
+
+    def _replaced(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
+        """A replaced reading's bias is how far it lies from what the readings in the GP say of f there, and noise."""
+        whole, out = self.whole, np.flatnonzero(self._labels())
+        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
+        cross = whole.C[out]
+        seen = cross @ self.E
+        explained = np.einsum("ij,ij->i", cross @ whole.Q, cross)
+        explained += np.einsum("ij,ij->i", seen @ (self.part.Q - self.block), seen)
+        bias[out] = whole.y[out] - cross @ alpha
+        variance[out] = np.maximum(whole.C.diagonal()[out] - explained, 0.0) + whole.clean_noise[out]
+        return bias, variance
+
+    def _shifted(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
+        """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
+        part, labels = self.part, self._labels()
+        Z = part.slab.indicators(labels)
+        out, own = labels > 0, labels[labels > 0] - 1
+        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
+        V, extra = part.slab.mean_variance, part.added[labels][out]
+        U, E = self.U + self.E @ part.U, self.E[out]
+        A = Z.T @ U
+        PZ = (U - U @ covariance @ A)[out, own]
+        ZPZ = (A - A @ covariance @ A).diagonal()[own]
+        precision = self.diagonal[out] + np.einsum("ij,ij->i", E @ part.Q, E)
+        precision -= np.einsum("ij,ij->i", U[out] @ covariance, U[out])
+        bias[out] = means[own] + extra * alpha[out]
+        variance[out] = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
+        return bias, np.maximum(variance, 0.0)
+
+    def moments(self, probability: Array) -> Moments:
+        """The average."""
+        n, E, U = self.n, self.E, self.U
+        alpha = self.alphas.mean(axis=0)
+        spread = self.alphas - alpha
+        mixed = U @ (self.crosses / n) @ E.T
+        precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
+        precision -= mixed + mixed.T + spread.T @ spread / n
+        return Moments(
+            alpha=alpha,
+            precision=precision,
+            probability=probability,
+            bias=self.biases.mean(axis=0),
+            bias_variance=self.variances.mean(axis=0) + self.biases.var(axis=0),
+        )
+
+
+def _doubt(weights: Array) -> Array:
+    """Log odds of each reading's likeliest label against the next."""
+    likeliest = np.sort(weights, axis=1)
+    return np.asarray(likeliest[:, -1] - likeliest[:, -2])
+
+
+def _chance_of_bias(weights: Array) -> Array:
+    top = weights.max(axis=1, keepdims=True)
+    relative = np.exp(weights - top)
+    return np.asarray(1.0 - relative[:, 0] / relative.sum(axis=1))

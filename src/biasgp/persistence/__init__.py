@@ -1,0 +1,132 @@
+"""Fitted estimators on disk: a skops file, that is a zip of arrays and JSON, never pickles.
+
+It also holds `biasgp.json` (format, version, and what the writer wanted to note) and ends in a checksum. Loading
+makes objects of this package's classes only, and of nothing before the whole file has been checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import biasgp
+from biasgp.estimators.base import BaseGP
+from biasgp.persistence.archive import (
+    NOTE,
+    SCHEMA,
+    ModelFileError,
+    check_array,
+    check_entries,
+    check_schema,
+    read_json,
+)
+from biasgp.persistence.moved import with_moved_names
+from biasgp.persistence.trial import try_model
+
+__all__ = ["ModelFileError", "SavedModel", "load_model", "read_model", "save_model"]
+
+FORMAT = 2
+"""1 had whole matrices where there are triangles now, and other names of classes; it can still be read."""
+SEAL = b"biasgp-sha256:"
+DIGEST = 64
+MAX_DETAIL = 200
+"""Characters of an error from elsewhere that are shown."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted estimator, and what was noted beside it."""
+
+    estimator: BaseGP
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def save_model(path: str | Path, estimator: BaseGP, about: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator, with notes that JSON can hold."""
+    import skops.io
+
+    note = {"format": FORMAT, "biasgp": biasgp.__version__, "about": dict(about or {})}
+    buffer = io.BytesIO(skops.io.dumps(estimator))
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
+        archive.writestr(NOTE, json.dumps(note))
+        archive.comment = SEAL + b"0" * DIGEST
+    # The comment ends a zip file, so the checksum of all that is before it can take its place.
+    body = buffer.getvalue()[:-DIGEST]
+    Path(path).write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+
+
+def load_model(path: str | Path, *, trusted: Iterable[str] = ()) -> BaseGP:
+    """The estimator of a file made by `save_model`; `trusted` names foreign types that it may hold as well."""
+    return read_model(path, trusted=trusted).estimator
+
+
+def read_model(path: str | Path, *, trusted: Iterable[str] = ()) -> SavedModel:
+    """The estimator and its notes. Whatever is wrong with the file is a ModelFileError of one line."""
+    name = Path(path).name
+    data = _bytes_of(Path(path))
+    try:
+        return _read(data, frozenset(trusted))
+    except ModelFileError as error:
+        raise ModelFileError(_one_line(f"{name} {error}")) from None
+    except zipfile.BadZipFile:
+        cut = data.startswith(b"PK\x03\x04")
+        reason = "is cut short or damaged: copy it again" if cut else "is not a model file of biasgp"
+        raise ModelFileError(_one_line(f"{name} {reason}.")) from None
+    except Exception as error:  # the standard library, NumPy and skops raise whatever a malformed file leads to
+        detail = f"{type(error).__name__}: {str(error)[:MAX_DETAIL]}"
+        raise ModelFileError(_one_line(f"{name} cannot be loaded ({detail}). Copy it again, or fit again.")) from error
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelFileError(f"There is no file {str(path)!r}. `biasgp fit` writes one, model.skops.") from None
+    except (OSError, ValueError) as error:  # a null character in the path is the latter
+        raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
+    import skops.io
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_entries(archive, len(data))
+        note = _checked_note(read_json(archive, NOTE))
+        if hashlib.sha256(data[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
+            raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
+        names = archive.namelist()
+        for name in names:
+            if name.endswith(".npy"):
+                check_array(archive.read(name))
+        if note["format"] == 1:
+            data = with_moved_names(data)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        types = check_schema(read_json(archive, SCHEMA), names, trusted)
+    estimator = skops.io.loads(data, trusted=types)
+    if not isinstance(estimator, BaseGP):
+        raise ModelFileError(f"holds a {type(estimator).__name__}, not a model of biasgp.")
+    try_model(estimator)
+    return SavedModel(estimator, note.get("about", {}))
+
+
+def _checked_note(note: Any) -> dict[str, Any]:
+    """The notes, if they are of a format that this version can read."""
+    written = note.get("format") if isinstance(note, dict) else None
+    if type(written) is not int or written < 1 or not isinstance(note.get("about", {}), dict):
+        raise ModelFileError("is damaged (its notes make no sense): copy it again.")
+    if written > FORMAT:
+        raise ModelFileError(
+            f"was written by biasgp {str(note.get('biasgp', '?'))[:20]}, which is newer than this "
+            f"{biasgp.__version__}. Update biasgp, or fit again."
+        )
+    return dict(note)

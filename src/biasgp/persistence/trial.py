@@ -1,0 +1,111 @@
+"""A model that was loaded has to show that it can predict, before anybody relies on it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.covariance.posterior import AveragedPosterior, DensePosterior
+from biasgp.covariance.signed import SignedFactor
+from biasgp.covariance.vecchia_posterior import VecchiaPosterior
+from biasgp.estimators.base import BaseGP
+from biasgp.models.draws import DrawsPosterior
+from biasgp.models.student_t import SitePosterior
+from biasgp.persistence.archive import ModelFileError
+
+POSTERIORS = (DensePosterior, AveragedPosterior, VecchiaPosterior, DrawsPosterior)
+LARGEST = 1e150
+"""Of what is squared in a prediction; y is scaled to 1 in it. Inputs have any unit, and known variances any size."""
+ANY_SIZE = ("X", "noise", "noises")
+MISMATCH = "is damaged or forged: its parts do not belong together. Fit again."
+
+
+def try_model(estimator: BaseGP) -> None:
+    """Refuse a model whose arrays do not fit together, or that cannot predict at some of its own readings."""
+    posterior: Any = estimator._posterior
+    if not isinstance(posterior, POSTERIORS) or not _numbers_are_sound(posterior) or not _shapes_fit(posterior):
+        raise ModelFileError(MISMATCH)
+    names = getattr(estimator, "feature_names_in_", None)
+    width = posterior.X.shape[1]
+    if estimator.n_features_in_ != width or not (names is None or _are_names(names, width)):
+        raise ModelFileError(MISMATCH)
+    with np.errstate(over="raise", divide="raise", invalid="raise"):  # no fit has such readings
+        posterior.mean(posterior.X[[0, -1]])
+    with np.errstate(all="ignore"):
+        results = _predictions(estimator, posterior, names)
+    if not all(np.shape(values) == (2,) and np.isfinite(values).all() for values in results):
+        raise ModelFileError("is damaged or forged: its predictions are not numbers. Fit again.")
+
+
+def _predictions(estimator: BaseGP, posterior: Any, names: Array | None) -> list[Array]:
+    """At the first and the last reading."""
+    X: Any = posterior.X[[0, -1]]
+    if names is not None:
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=list(names))
+    if isinstance(posterior, DrawsPosterior):  # a variance would take a factorisation per draw
+        mean = posterior.mean(posterior.X[[0, -1]])
+        return [mean, *estimator._scaling.moments(mean, np.full(2, estimator._scaled_noise_variance))]
+    mean, std = estimator.predict(X, return_std=True, include_noise=True)
+    results = [mean, std, estimator.predict_quantiles(X, [0.5])[:, 0], estimator.log_predictive_density(X, mean)]
+    if hasattr(estimator, "outlier_probability"):
+        results.append(estimator.outlier_probability(X, mean))
+    return results
+
+
+def _numbers_are_sound(part: Any) -> bool:
+    """Whether the arrays of a posterior, and of what it is made of, are doubles that can be reckoned with."""
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if is_dataclass(value) and not _numbers_are_sound(value):
+            return False
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            limit = np.finfo(np.float64).max if each.name in ANY_SIZE else LARGEST
+            if value.dtype != np.float64 or not (np.abs(value) <= limit).all():
+                return False
+    return True
+
+
+def _shapes_fit(posterior: Any) -> bool:
+    """Whether each array has the size that the readings give it: compiled code does not ask."""
+    if not _is_array(posterior.X, 2) or not posterior.X.size:
+        return False
+    n = len(posterior.X)
+    if isinstance(posterior, VecchiaPosterior):
+        each = [posterior.residual, posterior.noise]
+        fine = type(posterior.neighbours) is int and 1 <= posterior.neighbours <= n
+    elif isinstance(posterior, DrawsPosterior):
+        rows = [posterior.thetas, posterior.noises, posterior.alphas]
+        if not all(_is_array(draws, 2) for draws in rows):
+            return False
+        each = [posterior.y, *posterior.noises, *posterior.alphas]
+        fine = 1 <= len(posterior.thetas) == len(posterior.noises) == len(posterior.alphas)
+        fine = fine and bool((posterior.noises > 0.0).all())
+    else:
+        each = [posterior.alpha]
+        averaged = isinstance(posterior, AveragedPosterior)
+        fine = posterior.precision.shape == (n, n) if averaged else _is_factor(posterior.factor.lower, n)
+        fine = fine and (not isinstance(posterior, SitePosterior) or _sites_fit(posterior.signed, n))
+    return fine and all(_is_array(values, 1) and len(values) == n for values in each)
+
+
+def _sites_fit(signed: SignedFactor, n: int) -> bool:
+    sites = len(signed.minus)
+    second = np.empty((0, 0)) if signed.second is None else signed.second.lower
+    return signed.precision.shape == (n,) and signed.G.shape == (n, sites) and _is_factor(second, sites)
+
+
+def _is_factor(lower: Array, n: int) -> bool:
+    return lower.shape == (n, n) and bool((lower.diagonal() > 0.0).all())
+
+
+def _is_array(value: Any, dimensions: int) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == dimensions
+
+
+def _are_names(names: Any, width: int) -> bool:
+    return np.shape(names) == (width,) and all(isinstance(name, str) for name in names)
