@@ -27,7 +27,7 @@ from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.inputs import representative_rows
 from biasgp.kernels import Kernel
 from biasgp.models.problem import EVERYTHING, Problem, Rows
-from biasgp.optimize import Objective, Report, go_on, multistart, resume, screen
+from biasgp.optimize import Objective, Report, go_on, multistart, resume
 from biasgp.watch import did, expect, out_of_time, stage, tell
 
 # Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular.
@@ -111,7 +111,7 @@ def dense(build: Build, problem: Problem) -> Objective:
 
 def better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
     """What the usual starts lead to, if that is better: what few readings did not show, f may follow with more."""
-    rival = screen(objective, starts, bounds)
+    rival = multistart(objective, starts, bounds, 0)
     rival = replace(rival, n_evaluations=rival.n_evaluations + found.n_evaluations)
     if rival.value - rival.promise <= found.value:
         rival = go_on(objective, rival, bounds, max_iter)
