@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from biasgp._typing import Array
 from biasgp.covariance.blocks import Block
-from biasgp.covariance.dense import JITTERS, jitter_unit
+from biasgp.covariance.dense import JITTERS, jitters
 from biasgp.covariance.protocol import Density
 from biasgp.kernels import Exponential, Kernel, Matern32, Matern52, SquaredExponential, Stationary
 from biasgp.messages import CovarianceError
@@ -138,10 +138,9 @@ def _condition_in_batches(block: Block, kernel: Kernel, noise: Array, own: Array
 
 def with_jitter(kernel: Kernel, X: Array, noise: Array, work: Callable[[Array], Result]) -> tuple[Result, float]:
     """work(noise) with as little added to the noise as it takes, and what that was."""
-    scale = jitter_unit(kernel.diag(X[:100]), noise)
-    for jitter in JITTERS:
+    for jitter in jitters(kernel.diag(X[:100]), noise):
         try:
-            return work(noise + jitter * scale), jitter * scale
+            return work(noise + jitter), jitter
         except CovarianceError:
             continue
     raise CovarianceError(

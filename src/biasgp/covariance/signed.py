@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array
-from biasgp.covariance.dense import DenseFactor, factorise, half_inverse_of, inverse_of
+from biasgp.covariance.dense import DenseFactor, factorise
 from biasgp.messages import CovarianceError
 
 # Below this |τᵢ|Cᵢᵢ a division by τᵢ would lose too many digits, and such readings go the long way.
@@ -83,12 +83,12 @@ class SignedFactor:
 
     def inverse(self) -> Array:
         """A, whole and symmetric (0 where τ is)."""
-        A = inverse_of(self.first)
+        A = self.first.inverse()
         if self.second is None:
             A *= self.positive[:, None]
             A *= self.positive
             return A
-        H, E = self.first.solve(self.cross), inverse_of(self.second)
+        H, E = self.first.solve(self.cross), self.second.inverse()
         HE = H @ E
         A -= HE @ H.T
         A *= self.positive[:, None]
@@ -104,10 +104,10 @@ class SignedFactor:
         """The diagonal of S = C − CAC: half the work of A itself."""
         weak = np.abs(self.precision) * self.C.diagonal() < WEAK
         # 1 − diag of |τ|^−½ A |τ|^−½, whose sign is τ's.
-        R = half_inverse_of(self.first)
+        R = self.first.half_inverse()
         share = 1.0 - np.einsum("ij,ij->j", R, R)
         if self.second is not None:
-            RE = half_inverse_of(self.second)
+            RE = self.second.half_inverse()
             H = R.T @ (self.G @ RE.T)
             share += np.einsum("ij,ij->i", H, H)
             share[self.minus] = 1.0 - np.einsum("ij,ij->j", RE, RE)
