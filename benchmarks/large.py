@@ -96,7 +96,7 @@ def exactness(_: int) -> None:
     alpha = dense.solve(y)
     exact = 0.5 * (len(y) * np.log(2.0 * np.pi) + dense.logdet + y @ alpha)
     gradient, by_noise = dense.gradient(alpha)
-    found = Vecchia(kernel, X, len(y) - 1).negative_log_density(kernel, y, noise, each_noise=True)
+    found = Vecchia(kernel, X, len(y) - 1).covariance(kernel, noise).negative_log_density(y, each_noise=True)
     fixed = kernel.fix("variance", "length_scale")
     worst = max(abs(found[0] - exact), np.abs(found[1] - gradient).max(), np.abs(found[2] - by_noise).max())
     row("neighbours = N - 1: likelihood and gradient, worst difference", f"{worst:.1e}", "1e-8")

@@ -18,7 +18,7 @@ _STUCK = "no step pays"
 
 
 @dataclass(frozen=True)
-class _Policy:
+class _OptimizerPolicy:
     """Tolerances and limits of a search. Objectives are log-likelihoods of some hundreds of nats, of log parameters."""
 
     value: float = 1e-9  # relative change of the value at which it has settled
@@ -39,7 +39,7 @@ class _Policy:
     damping: float = 0.2  # Powell's, of the BFGS update (Nocedal and Wright, Section 18.3)
 
 
-POLICY = _Policy()
+POLICY = _OptimizerPolicy()
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Cluster:
         self.client, self.blocks = client, blocks
         self._forget()
 
-    def map(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def __call__(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
         columns = [list(column) for column in zip(*each, strict=True)]
         shards = self._patiently(lambda: self._map_once(work, shared, columns))
         for shard in shards:
