@@ -110,30 +110,29 @@ def multistart(
     return go_on(objective, best, bounds, max_iter, enough) if max_iter else best
 
 
-def go_on(objective: Objective, found: Report, bounds: Array, max_iter: int, enough: float = POLICY.decrease) -> Report:
-    """More iterations on the objective of a search, from where that ended; evaluations are counted on."""
-    if found.gradient is None:
-        return resume(objective, found, bounds, max_iter)
-    known = found.value, found.gradient
-    descent = _Descent(objective, bounds, found.x, known, found.curvature, enough)
-    return descent.run(max_iter, found.n_evaluations)
-
-
-def follow(
+def go_on(
     objective: Objective,
     found: Report,
     bounds: Array,
     max_iter: int,
-    to_beat: float,
     enough: float = POLICY.decrease,
+    to_beat: float = np.inf,
 ) -> Report:
-    """`go_on`, for as long as the search may still end below a value."""
-    done = 0
+    """More iterations on the objective of a search, from where that ended; evaluations are counted on.
+
+    They end early where the search is no longer expected to end below `to_beat`.
+    """
+    done, patience = 0, max_iter if to_beat == np.inf else POLICY.patience
     while done < max_iter and found.value - POLICY.optimism * found.promise < to_beat:
-        patience = min(POLICY.patience, max_iter - done)
-        found = go_on(objective, found, bounds, patience, enough)
+        iterations = min(patience, max_iter - done)
+        if found.gradient is None:
+            found = resume(objective, found, bounds, iterations)
+        else:
+            known = found.value, found.gradient
+            descent = _Descent(objective, bounds, found.x, known, found.curvature, enough)
+            found = descent.run(iterations, found.n_evaluations)
         done += found.n_iter
-        if found.n_iter < patience:
+        if found.n_iter < iterations:
             break
     return replace(found, n_iter=done)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.optimize import POLICY, follow, go_on, minimize, multistart, resume
+from biasgp.optimize import POLICY, go_on, minimize, multistart, resume
 
 WIDE = np.array([[-10.0, 10.0], [-10.0, 10.0]])
 
@@ -151,12 +151,12 @@ def test_a_useless_guess_of_the_curvature_is_dropped():
 
 def test_a_search_is_followed_while_it_may_still_win():
     start = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
-    assert follow(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6
+    assert go_on(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6
     counted, calls = counting(rosenbrock)
-    given_up = follow(counted, start, WIDE, 200, to_beat=-1e6)
+    given_up = go_on(counted, start, WIDE, 200, to_beat=-1e6)
     assert given_up.value == start.value
     assert calls == []
-    limited = follow(rosenbrock, start, WIDE, POLICY.patience + 3, to_beat=1e3)
+    limited = go_on(rosenbrock, start, WIDE, POLICY.patience + 3, to_beat=1e3)
     assert limited.n_iter == POLICY.patience + 3
 
 

@@ -42,7 +42,7 @@ def density(block: Block, kernel: Kernel, each_noise: bool, noise: Array, y: Arr
         return _density_in_batches(block, kernel, each_noise, noise, y)
     rows = len(block.targets) if each_noise else 0
     entries = np.zeros((rows, block.neighbours.shape[1] + 1))
-    fine, sums = fast.density(_sites(fast, block, kernel, noise), y, entries)
+    fine, sums = fast.density(_sites(block, kernel, noise), y, entries)
     if not fine:
         raise CovarianceError(_NOT_DEFINITE)
     by_length = sums[2:-1] if kernel.ard else [sums[2:-1].sum()]
@@ -65,15 +65,15 @@ def condition(block: Block, kernel: Kernel, noise: Array, own: Array | None = No
             L = _factor(kernel.batched_vjp(block.X[where])[0], there, diagonal)
             weights[part] = _solve_upper(L[:, :-1, :-1], L[:, -1, :-1])
             v[part] = L[:, -1, -1] ** 2
-    elif not fast.condition(_sites(fast, block, kernel, noise), own, weights, v):
+    elif not fast.condition(_sites(block, kernel, noise), own, weights, v):
         raise CovarianceError(_NOT_DEFINITE)
     return weights, v
 
 
-def _sites(fast: ModuleType, block: Block, kernel: Stationary, noise: Array) -> object:
+def _sites(block: Block, kernel: Stationary, noise: Array) -> tuple[object, ...]:
     """A block and its kernel, as the compiled functions take them."""
     A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
-    return fast.Sites(A, noise, block.targets, block.neighbours, _FAMILIES.index(type(kernel)), kernel.variance)
+    return A, noise, block.targets, block.neighbours, _FAMILIES.index(type(kernel)), kernel.variance
 
 
 def _to_members(block: Block, entries: Array) -> Array:

@@ -169,14 +169,9 @@ class PartialPosterior:
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given the others; NaN for those that were dropped."""
-        return spread_out(self.posterior.leave_one_out(), self.kept)
-
-
-def spread_out(moments: tuple[Array, Array], kept: Mask) -> tuple[Array, Array]:
-    """Means and variances of the readings that were kept among all of them; NaN for the others."""
-    mean, variance = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    mean[kept], variance[kept] = moments
-    return mean, variance
+        mean, variance = np.full(len(self.kept), np.nan), np.full(len(self.kept), np.nan)
+        mean[self.kept], variance[self.kept] = self.posterior.leave_one_out()
+        return mean, variance
 
 
 def _symmetric(A: Array) -> Array:

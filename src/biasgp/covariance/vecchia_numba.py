@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -20,21 +20,13 @@ SQUARED_EXPONENTIAL, EXPONENTIAL, MATERN32, MATERN52 = range(4)
 _FAST = {"reassoc", "contract", "nsz"}
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 Function = TypeVar("Function", bound=Callable[..., Any])
+Sites = tuple[Any, Any, Any, Any, int, float]
+"""Points in units of the length-scales, and their noise; targets and their neighbours (−1: none) among them; the family
+and the variance of the kernel."""
 _compile = cast("Callable[[Function], Function]", njit(**_OPTIONS))
 # Always inside their callers: a process that has just compiled a separate function and one that has read it from
 # numba's cache use differently optimised copies of it, whose sums differ in the last bit.
 _compile_inside = cast("Callable[[Function], Function]", njit(forceinline=True, **_OPTIONS))
-
-
-class Sites(NamedTuple):
-    """Points in units of the length-scales and their noise; targets and their neighbours (−1: none) among them."""
-
-    A: Any
-    noise: Any
-    targets: Any
-    neighbours: Any
-    family: int
-    variance: float
 
 
 @_compile_inside
@@ -115,8 +107,9 @@ def _gather(A: Any, target: int, neighbours: Any, P: Any) -> int:
 @_compile_inside
 def _factorise(sites: Sites, near: Any, n: int, own_noise: float, K: Any, U: Any) -> bool:
     """Cholesky factor of the covariance of n neighbours and their target, with their noise, into U."""
+    _, noise, _, _, _, variance = sites
     for j in range(n + 1):
-        U[j, j] = sites.variance + (sites.noise[near[j]] if j < n else own_noise)
+        U[j, j] = variance + (noise[near[j]] if j < n else own_noise)
         for k in range(j + 1, n + 1):
             U[j, k] = K[j, k]
     return _cholesky(U, n + 1)
@@ -138,7 +131,7 @@ def density(sites: Sites, y: Any, entries: Any) -> tuple[bool, Any]:
 
     `entries`, where it has rows, gets the gradient in the noise of each neighbour and, last, of the target.
     """
-    A, targets, neighbours, variance = sites.A, sites.targets, sites.neighbours, sites.variance
+    A, noise, targets, neighbours, family, variance = sites
     m, d = neighbours.shape[1], A.shape[1]
     K, S, U = np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1))
     P, b, w, z, u = np.empty((d, m + 1)), np.empty(m + 1), np.empty(m + 1), np.empty(m + 1), np.empty(m + 1)
@@ -146,8 +139,8 @@ def density(sites: Sites, y: Any, entries: Any) -> tuple[bool, Any]:
     for t in range(len(targets)):
         own, near = targets[t], neighbours[t]
         n = _gather(A, own, near, P)
-        _covariances(P, n + 1, sites.family, variance, K, S)
-        if not _factorise(sites, near, n, sites.noise[own], K, U):
+        _covariances(P, n + 1, family, variance, K, S)
+        if not _factorise(sites, near, n, noise[own], K, U):
             return False, out
         for k in range(n):
             z[k] = y[near[k]]
@@ -194,14 +187,14 @@ def density(sites: Sites, y: Any, entries: Any) -> tuple[bool, Any]:
 @_compile
 def condition(sites: Sites, own: Any, weights: Any, v: Any) -> bool:
     """Weights of the neighbours in E(target | neighbours), and its variance with noise own[t]."""
-    A, targets, neighbours, variance = sites.A, sites.targets, sites.neighbours, sites.variance
+    A, _, targets, neighbours, family, variance = sites
     m, d = neighbours.shape[1], A.shape[1]
     K, S, U = np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1))
     P, b = np.empty((d, m + 1)), np.empty(m + 1)
     for t in range(len(targets)):
         near = neighbours[t]
         n = _gather(A, targets[t], near, P)
-        _covariances(P, n + 1, sites.family, variance, K, S)
+        _covariances(P, n + 1, family, variance, K, S)
         if not _factorise(sites, near, n, own[t], K, U):
             return False
         for k in range(n):

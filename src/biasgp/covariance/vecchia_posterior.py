@@ -13,7 +13,7 @@ from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import BLOCK, Block, Blocks, MakePool, on_threads
 from biasgp.covariance.conditionals import condition
 from biasgp.covariance.neighbours import Index, Nearness, first_where
-from biasgp.covariance.posterior import DensePosterior, spread_out
+from biasgp.covariance.posterior import DensePosterior, PartialPosterior
 from biasgp.kernels import Kernel
 from biasgp.watch import did, mark, settle
 
@@ -108,10 +108,11 @@ class VecchiaPosterior:
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given the nearest others; NaN for those that were dropped."""
+        if self.kept is not None:
+            return PartialPosterior(replace(self, kept=None), self.kept).leave_one_out()
         everyone = np.ones(len(self.X), dtype=bool)
         around = NeighbourSurroundings(self.kernel, self.X, min(self.neighbours, POLICY.left_out))
-        found = around.leave_one_out(self.kernel, self.residual, self.noise + self.jitter, everyone)
-        return found if self.kept is None else spread_out(found, self.kept)
+        return around.leave_one_out(self.kernel, self.residual, self.noise + self.jitter, everyone)
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f, given all readings that are among the neighbours of any row of X."""

@@ -29,7 +29,7 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.problem import LOG_2PI, FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search, stages
-from biasgp.optimize import POLICY, Report, follow, go_on, minimize, multistart, resume
+from biasgp.optimize import POLICY, Report, go_on, minimize, multistart, resume
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
@@ -230,7 +230,7 @@ def _follow(
     begun = resume(objective, stone, free, min(POLICY.patience, max_iter), growth)
     if begun.n_iter < POLICY.patience:
         return begun
-    report = follow(objective, begun, free, max_iter - begun.n_iter, to_beat)
+    report = go_on(objective, begun, free, max_iter - begun.n_iter, to_beat=to_beat)
     return replace(report, n_iter=begun.n_iter + report.n_iter)
 
 

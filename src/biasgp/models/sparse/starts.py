@@ -20,7 +20,7 @@ from biasgp.models.sparse.kinds import Kinds, Labels, Slab, first_slabs, replace
 from biasgp.models.sparse.pairs import climb_in_pairs
 from biasgp.models.sparse.search import LabelledLikelihood, Search, State, by_evidence, leading_block
 from biasgp.models.strategy import covariance_starts
-from biasgp.optimize import POLICY, follow, multistart
+from biasgp.optimize import POLICY, go_on, multistart
 from biasgp.response import MAD_TO_STD
 
 MAX_SHARE = 0.5
@@ -92,7 +92,7 @@ class OtherLengths:
         here = objective(np.append(best.x, extra))[0]
         starts = [np.append(start, extra) for start in covariance_starts(search.kernel)]
         other = multistart(objective, starts, bounds, 0, self.looks)
-        other = follow(objective, other, bounds, self.iterations, here, search.policy.rival_tolerance)
+        other = go_on(objective, other, bounds, self.iterations, search.policy.rival_tolerance, here)
         if other.value > here:
             return best
         return search.better(best, "other lengths", other.x[: -len(extra)], best.slab, best.labels, 0.0)
