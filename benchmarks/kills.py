@@ -38,7 +38,7 @@ import pandas as pd
 import psutil
 
 from biasgp import SparseBiasGP
-from biasgp.covariance.cluster import Cluster
+from biasgp.covariance.cluster import _Cluster
 from biasgp.kernels import Matern32
 
 LEFT_AFTER = 30.0
@@ -92,19 +92,19 @@ def bare() -> Iterator[Any]:
 def noticed() -> Iterator[Counter[str]]:
     """What the fits inside were told of the deaths, by type of exception."""
     told: Counter[str] = Counter()
-    forget = Cluster._forget
+    forget = _Cluster._forget
 
-    def told_forget(self: Cluster) -> None:
+    def told_forget(self: _Cluster) -> None:
         kind = sys.exc_info()[0]
         if kind is not None:
             told[kind.__name__] += 1
         forget(self)
 
-    Cluster._forget = told_forget  # type: ignore[method-assign]
+    _Cluster._forget = told_forget  # type: ignore[method-assign]
     try:
         yield told
     finally:
-        Cluster._forget = forget  # type: ignore[method-assign]
+        _Cluster._forget = forget  # type: ignore[method-assign]
 
 
 def kill_while_sending(client: Any, victim: int, which: int, delay: float) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from biasgp import ConstantBiasGP, GaussianGP, SparseBiasGP
-from biasgp.covariance.dense_engine import DenseCovariance
+from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import Exponential, Matern32
 from biasgp.metrics import mse, nlpd
@@ -92,11 +92,11 @@ def exactness(_: int) -> None:
     """All others as neighbours: the dense model."""
     X, y, _, X_test, _ = simulate(300, 100)
     kernel, noise = Matern32(length_scale=LENGTH, variance=1.0).bind(X), np.full(len(y), SIGMA**2)
-    dense = DenseCovariance(kernel, X, noise)
+    dense = DenseEngine(X).covariance(kernel, noise)
     alpha = dense.solve(y)
     exact = 0.5 * (len(y) * np.log(2.0 * np.pi) + dense.logdet + y @ alpha)
     gradient, by_noise = dense.gradient(alpha)
-    found = Vecchia(kernel, X, len(y) - 1).negative_log_density(kernel, y, noise, each_noise=True)
+    found = Vecchia(kernel, X, len(y) - 1).covariance(kernel, noise).negative_log_density(y, each_noise=True)
     fixed = kernel.fix("variance", "length_scale")
     worst = max(abs(found[0] - exact), np.abs(found[1] - gradient).max(), np.abs(found[2] - by_noise).max())
     row("neighbours = N - 1: likelihood and gradient, worst difference", f"{worst:.1e}", "1e-8")

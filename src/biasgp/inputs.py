@@ -1,8 +1,6 @@
-"""What the inputs say about themselves: spread, spacing, columns, and a representative subset."""
+"""What the inputs say about themselves: spread, spacing, and representative subsets."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +8,14 @@ from scipy.spatial import cKDTree
 
 from biasgp._typing import Array
 
+_ROUNDING = 1e-12
+"""Standard deviation of a column, as a share of its largest value, that is rounding error."""
+
 
 def column_scales(columns: Array) -> Array:
     """Standard deviation of each column; 1, or the range if that is larger, for one that varies by rounding alone."""
     spread, ranges = columns.std(axis=0), np.ptp(columns, axis=0)
-    constant = spread <= 1e-12 * np.abs(columns).max(axis=0, initial=0.0)
+    constant = spread <= _ROUNDING * np.abs(columns).max(axis=0, initial=0.0)
     return np.asarray(np.where(constant, np.maximum(ranges, 1.0), spread))
 
 
@@ -31,23 +32,6 @@ def neighbour_gap(columns: Array, *, jointly: bool = False) -> Array:
         if len(distinct) > 1:
             gaps[j] = np.median(np.diff(distinct))
     return gaps
-
-
-def resolve_columns(columns: Sequence[int | str], width: int, names: Sequence[str] | None) -> tuple[int, ...]:
-    """Column names and negative indices as indices from 0."""
-    return tuple(_resolve(column, width, names) for column in columns)
-
-
-def _resolve(column: int | str, width: int, names: Sequence[str] | None) -> int:
-    if isinstance(column, str):
-        if names is None:
-            raise ValueError(f"The kernel asks for column {column!r}, but X has no column names; use an index.")
-        if column not in names:
-            raise ValueError(f"The kernel asks for column {column!r}, but X has {', '.join(map(repr, names))}.")
-        return list(names).index(column)
-    if not -width <= column < width:
-        raise ValueError(f"The kernel asks for column {column}, but X has {width} columns (0 to {width - 1}).")
-    return int(column) % width
 
 
 def representative_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:

@@ -13,28 +13,33 @@ from biasgp.watch import out_of_time, tell
 
 Objective = Callable[[Array], tuple[float, Array]]
 
-# Objectives are log-likelihoods of some hundreds of nats: these changes are far below what data can tell.
-VALUE_TOLERANCE = 1e-9
-GRADIENT_TOLERANCE = 1e-4
-DECREASE_TOLERANCE = 1e-6
-LOOKS = (6,)
-"""Iterations after which starts are compared."""
-FAR_BEHIND = 20.0
-"""Nats behind the best start at which another is not worth going on with."""
-FEW_UNKNOWNS = 60
-"""Up to this many, the curvature is kept as a whole matrix and handed on from search to search."""
-LONGEST_STEP = 2.0
-"""Of any unknown, which are logarithms."""
-SUFFICIENT, SHORTEST_STEP, MIN_CURVATURE = 1e-4, 1e-7, 0.2
-OPTIMISM_FACTOR = 2.0
-"""How many times what a search still promises could be gained, at the most."""
-PATIENCE = 8
-"""A search that is to beat another is judged every so many iterations."""
-ON_BOUND = 1e-6
-AS_GOOD_AS_ZERO = 1e-5
-"""Share of the value: a line search can fail for want of precision where the gradient is smaller than this."""
-
 OUT_OF_TIME = "the time was up"
+_STUCK = "no step pays"
+
+
+@dataclass(frozen=True)
+class _OptimizerPolicy:
+    """Tolerances and limits of a search. Objectives are log-likelihoods of some hundreds of nats, of log parameters."""
+
+    value: float = 1e-9  # relative change of the value at which it has settled
+    gradient: float = 1e-4  # largest entry of the projected gradient, in nats, that counts as zero
+    decrease: float = 1e-6  # predicted decrease, in nats, that is not worth a step: far below what data can tell
+    flat: float = 1e-5  # gradient, as a share of the value, at which rounding can make a line search fail
+    on_bound: float = 1e-6  # distance from a bound up to which an unknown sits on it
+    looks: tuple[int, ...] = (6,)  # iterations after which starts are compared
+    far_behind: float = 20.0  # nats behind the best start at which another is dropped
+    optimism: float = 2.0  # the largest multiple of the predicted decrease that a search is taken to gain
+    patience: int = 8  # iterations between two looks at a search that has to beat another
+    dense_up_to: int = 60  # unknowns up to which the curvature is a whole matrix, handed on from search to search
+    memory: int = 20  # pairs that L-BFGS-B keeps where there are more
+    longest_step: float = 2.0  # of any unknown: a factor of e² in a parameter
+    sufficient_decrease: float = 1e-4  # Armijo's constant (Nocedal and Wright, Section 3.1)
+    shrinkage: tuple[float, float] = (0.1, 0.5)  # least and largest factor by which the line search shortens a step
+    shortest_step: float = 1e-7  # share of the full step at which the line search gives up
+    damping: float = 0.2  # Powell's, of the BFGS update (Nocedal and Wright, Section 18.3)
+
+
+POLICY = _OptimizerPolicy()
 
 
 @dataclass(frozen=True)
@@ -64,25 +69,89 @@ def minimize(
     bounds: Array,
     max_iter: int,
     curvature: Array | None = None,
-    enough: float = DECREASE_TOLERANCE,
+    enough: float = POLICY.decrease,
 ) -> Report:
     """The minimum near x0 within bounds; `curvature` is a guess of the Hessian there.
 
     The search ends where, by the curvature, less than `enough` is to be gained (but for many unknowns).
     """
-    if len(x0) > FEW_UNKNOWNS:
-        return _limited_memory(objective, x0, bounds, max_iter)
-    return _Descent(objective, x0, bounds, curvature, enough).run(max_iter)
+    x = _clip(x0, bounds)
+    if len(x) > POLICY.dense_up_to:
+        return _limited_memory(objective, x, bounds, max_iter)
+    return _Descent(objective, bounds, x, objective(x), curvature, enough).run(max_iter)
+
+
+def multistart(
+    objective: Objective,
+    starts: Sequence[Array],
+    bounds: Array,
+    max_iter: int,
+    looks: Sequence[int] = POLICY.looks,
+    enough: float = POLICY.decrease,
+) -> Report:
+    """A few iterations from each start, then `max_iter` (0: none) on from the best; evaluations of all are counted.
+
+    `looks` are the iterations before the starts are compared; at each but the last, those far behind are dropped.
+    """
+    n_evaluations, reports = 0, []
+    for start in starts:
+        x = _clip(start, bounds)
+        if len(x) > POLICY.dense_up_to:
+            reports.append(_limited_memory(objective, x, bounds, looks[0]))
+        else:
+            reports.append(_Descent(objective, bounds, x, objective(x), None, POLICY.decrease).run(looks[0]))
+    for iterations in looks[1:]:
+        n_evaluations += sum(report.n_evaluations for report in reports)
+        limit = min(report.value for report in reports) + POLICY.far_behind
+        near = [replace(report, n_evaluations=0) for report in reports if report.value <= limit]
+        reports = [go_on(objective, report, bounds, iterations) for report in near]
+    n_evaluations += sum(report.n_evaluations for report in reports)
+    best = replace(min(reports, key=lambda report: report.value), n_evaluations=n_evaluations)
+    return go_on(objective, best, bounds, max_iter, enough) if max_iter else best
 
 
 def go_on(
-    objective: Objective, found: Report, bounds: Array, max_iter: int, enough: float = DECREASE_TOLERANCE
+    objective: Objective,
+    found: Report,
+    bounds: Array,
+    max_iter: int,
+    enough: float = POLICY.decrease,
+    to_beat: float = np.inf,
 ) -> Report:
-    """More iterations on the objective of a search, from where that ended; evaluations are counted on."""
-    if found.gradient is None:
-        return resume(objective, found, bounds, max_iter)
-    descent = _Descent(objective, found.x, bounds, found.curvature, enough, (found.value, found.gradient))
-    return _counted_on(descent.run(max_iter), found)
+    """More iterations on the objective of a search, from where that ended; evaluations are counted on.
+
+    They end early where the search is no longer expected to end below `to_beat`.
+    """
+    done, patience = 0, max_iter if to_beat == np.inf else POLICY.patience
+    while done < max_iter and found.value - POLICY.optimism * found.promise < to_beat:
+        iterations = min(patience, max_iter - done)
+        if found.gradient is None:
+            found = resume(objective, found, bounds, iterations)
+        else:
+            known = found.value, found.gradient
+            descent = _Descent(objective, bounds, found.x, known, found.curvature, enough)
+            found = descent.run(iterations, found.n_evaluations)
+        done += found.n_iter
+        if found.n_iter < iterations:
+            break
+    return replace(found, n_iter=done)
+
+
+def resume(
+    objective: Objective,
+    found: Report,
+    bounds: Array,
+    max_iter: int,
+    growth: float = 1.0,
+    enough: float = POLICY.decrease,
+) -> Report:
+    """Minimise another objective from where a search ended, perhaps one with `growth` times fewer data.
+
+    Evaluations are counted on.
+    """
+    curvature = None if found.curvature is None else growth * found.curvature
+    report = minimize(objective, found.x, bounds, max_iter, curvature, enough)
+    return replace(report, n_evaluations=report.n_evaluations + found.n_evaluations)
 
 
 class _Descent:
@@ -95,35 +164,33 @@ class _Descent:
     def __init__(
         self,
         objective: Objective,
-        x0: Array,
         bounds: Array,
+        x: Array,
+        known: tuple[float, Array],
         curvature: Array | None,
         enough: float,
-        known: tuple[float, Array] | None = None,
     ) -> None:
-        self.objective, self.enough = objective, enough
-        self.low, self.high = bounds[:, 0], bounds[:, 1]
-        self.x = np.clip(x0, self.low, self.high)
-        self.value, self.gradient = objective(self.x) if known is None else known
-        self.B = curvature
-        self.n_iter, self.n_evaluations = 0, int(known is None)
+        self.objective, self.bounds, self.x, self.B, self.enough = objective, bounds, x, curvature, enough
+        self.value, self.gradient = known
+        self.n_iter = 0
 
-    def run(self, max_iter: int) -> Report:
-        message = ""
+    def run(self, max_iter: int, n_evaluations: int = 1) -> Report:
+        """At most so many iterations; evaluations are counted on from those that it took to know the start."""
+        self.n_evaluations, message = n_evaluations, ""
         while not message and self.n_iter < max_iter:
             tell(f"step {self.n_iter}, objective {self.value:.6g}")
             message = OUT_OF_TIME if out_of_time() else self._iterate()
-        free = self.high > self.low
+        at_lower, at_upper = _on_bounds(self.x, self.bounds)
         return Report(
             x=self.x,
             value=self.value,
             converged=message not in ("", _STUCK, OUT_OF_TIME)
-            or self._projected_gradient() <= AS_GOOD_AS_ZERO * (1 + abs(self.value)),
+            or _is_flat(self.x, self.value, self.gradient, self.bounds),
             message=message or "the limit of iterations was reached",
             n_iter=self.n_iter,
             n_evaluations=self.n_evaluations,
-            at_lower=free & (self.x <= self.low + ON_BOUND),
-            at_upper=free & (self.x >= self.high - ON_BOUND),
+            at_lower=at_lower,
+            at_upper=at_upper,
             curvature=self.B,
             promise=np.inf if self.B is None else -0.5 * float(self.gradient @ self._newton()),
             gradient=self.gradient,
@@ -131,39 +198,30 @@ class _Descent:
 
     def _iterate(self) -> str:
         """One step; says why the search is over, if it is."""
-        if self._projected_gradient() <= GRADIENT_TOLERANCE:
+        if _projected(self.x, self.gradient, self.bounds) <= POLICY.gradient:
             return "the gradient vanished"
         guessed = self.B is None
-        direction = self._direction()
+        direction = self._newton()
+        direction *= min(1.0, POLICY.longest_step / float(np.abs(direction).max(initial=np.finfo(float).tiny)))
         gain = -0.5 * float(self.gradient @ direction)
         if not guessed and gain <= 0.0:  # uphill: a curvature that is not positive definite
-            return self._begin_again()
+            self.B = None
+            return ""
         if not guessed and gain <= self.enough:
             return "nothing is to be gained"
         before = self.value
         self.n_iter += 1
         if not self._step(direction, guessed):
-            if guessed or self._projected_gradient() <= AS_GOOD_AS_ZERO * (1 + abs(self.value)):
+            if guessed or _is_flat(self.x, self.value, self.gradient, self.bounds):
                 return _STUCK
-            # The gradient is not nothing, so it is the curvature that is wrong.
-            return self._begin_again()
-        return "the value settled" if before - self.value <= VALUE_TOLERANCE * max(1.0, abs(before)) else ""
-
-    def _begin_again(self) -> str:
-        """With no curvature; the search is not over."""
-        self.B = None
-        return ""
-
-    def _projected_gradient(self) -> float:
-        return _projected(self.x, self.gradient, self.low, self.high)
-
-    def _direction(self) -> Array:
-        direction = self._newton()
-        return direction * min(1.0, LONGEST_STEP / float(np.abs(direction).max(initial=1e-300)))
+            self.B = None  # the gradient is not zero, so it is the curvature that is wrong
+            return ""
+        return "the value settled" if before - self.value <= POLICY.value * max(1.0, abs(before)) else ""
 
     def _newton(self) -> Array:
         """Newton's step, with the estimated curvature, in the unknowns that are not pressed against a bound."""
-        free = np.where(self.gradient > 0, self.x > self.low, self.x < self.high) & (self.high > self.low)
+        low, high = self.bounds.T
+        free = np.where(self.gradient > 0, self.x > low, self.x < high) & (high > low)
         if self.B is None:
             self.B = np.eye(len(self.x)) * (float(np.linalg.norm(self.gradient[free])) or 1.0)
         direction = np.zeros_like(self.x)
@@ -176,20 +234,21 @@ class _Descent:
 
     def _step(self, direction: Array, guessed: bool) -> bool:
         """Go as far along the direction as pays, and learn the curvature from it; False if nothing does."""
+        least, largest = POLICY.shrinkage
         length = 1.0
-        while length > SHORTEST_STEP:
-            x = _within(self.x + length * direction, self.low, self.high)
+        while length > POLICY.shortest_step:
+            x = _clip(self.x + length * direction, self.bounds)
             move = x - self.x
             slope = float(self.gradient @ move)
             value, gradient = self.objective(x)
             self.n_evaluations += 1
             excess = value - self.value - slope
-            if slope < 0.0 and value <= self.value + SUFFICIENT * slope:
+            if slope < 0.0 and value <= self.value + POLICY.sufficient_decrease * slope:
                 self._learn(move, gradient - self.gradient, guessed)
                 self.x, self.value, self.gradient = x, value, gradient
                 return True
             # The minimum of the parabola through both values and the slope, within reason.
-            length *= min(max(-slope / (2.0 * excess), 0.1), 0.5) if excess > 0.0 else 0.1
+            length *= min(max(-slope / (2.0 * excess), least), largest) if excess > 0.0 else least
         return False
 
     def _learn(self, move: Array, change: Array, guessed: bool) -> None:
@@ -200,18 +259,14 @@ class _Descent:
             self.B = np.eye(len(move)) * float(change @ change) / along
         pull = self.B @ move
         expected = float(move @ pull)
-        if along < MIN_CURVATURE * expected:
-            weight = (1.0 - MIN_CURVATURE) * expected / (expected - along)
+        if along < POLICY.damping * expected:
+            weight = (1.0 - POLICY.damping) * expected / (expected - along)
             change = weight * change + (1.0 - weight) * pull
         self.B = self.B - pull[:, None] * (pull / expected) + change[:, None] * (change / float(move @ change))
 
 
-_STUCK = "no step pays"
-
-
 def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: int) -> Report:
     """L-BFGS-B, for many unknowns."""
-    low, high = bounds[:, 0], bounds[:, 1]
 
     def stop_in_time(intermediate_result: object) -> None:
         if out_of_time():
@@ -219,98 +274,42 @@ def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: in
 
     result = scipy_minimize(
         objective,
-        np.clip(x0, low, high),
+        x0,
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
         callback=stop_in_time,
-        options={"maxiter": max_iter, "ftol": VALUE_TOLERANCE, "gtol": GRADIENT_TOLERANCE, "maxcor": 20},
+        options={"maxiter": max_iter, "ftol": POLICY.value, "gtol": POLICY.gradient, "maxcor": POLICY.memory},
     )
-    free, gradient = high > low, _projected(result.x, result.jac, low, high)
+    x, value = np.asarray(result.x), float(result.fun)
+    at_lower, at_upper = _on_bounds(x, bounds)
     return Report(
-        x=np.asarray(result.x),
-        value=float(result.fun),
-        converged=bool(result.success) or gradient <= AS_GOOD_AS_ZERO * (1.0 + abs(float(result.fun))),
+        x=x,
+        value=value,
+        converged=bool(result.success) or _is_flat(x, value, result.jac, bounds),
         message=str(result.message),
         n_iter=int(result.nit),
         n_evaluations=int(result.nfev),
-        at_lower=free & (result.x <= low + ON_BOUND),
-        at_upper=free & (result.x >= high - ON_BOUND),
+        at_lower=at_lower,
+        at_upper=at_upper,
     )
 
 
-def _projected(x: Array, gradient: Array, low: Array, high: Array) -> float:
+def _on_bounds(x: Array, bounds: Array) -> tuple[Mask, Mask]:
+    """Which unknowns that are free to move sit on their lower bound, and which on their upper one."""
+    low, high = bounds.T
+    return (low < high) & (x <= low + POLICY.on_bound), (low < high) & (x >= high - POLICY.on_bound)
+
+
+def _is_flat(x: Array, value: float, gradient: Array, bounds: Array) -> bool:
+    return _projected(x, gradient, bounds) <= POLICY.flat * (1.0 + abs(value))
+
+
+def _projected(x: Array, gradient: Array, bounds: Array) -> float:
     """The gradient's largest entry, but for what presses an unknown against its bound."""
-    return float(np.abs(x - _within(x - gradient, low, high)).max(initial=0.0))
+    return float(np.abs(x - _clip(x - gradient, bounds)).max(initial=0.0))
 
 
-def _within(x: Array, low: Array, high: Array) -> Array:
+def _clip(x: Array, bounds: Array) -> Array:
     """np.clip, which takes three times as long for few numbers."""
-    return np.minimum(np.maximum(x, low), high)
-
-
-def multistart(
-    objective: Objective,
-    starts: Sequence[Array],
-    bounds: Array,
-    max_iter: int,
-    looks: Sequence[int] = LOOKS,
-    enough: float = DECREASE_TOLERANCE,
-) -> Report:
-    """A few iterations from each start, then the best one to its end."""
-    if len(starts) == 1:
-        return minimize(objective, starts[0], bounds, max_iter, enough=enough)
-    return go_on(objective, screen(objective, starts, bounds, looks), bounds, max_iter, enough)
-
-
-def screen(objective: Objective, starts: Sequence[Array], bounds: Array, looks: Sequence[int] = LOOKS) -> Report:
-    """The best that a few iterations from each start lead to; evaluations are counted over all.
-
-    `looks` are the iterations before the starts are compared; where there are several, those far behind are dropped.
-    """
-    first, *more = looks
-    screened = [minimize(objective, start, bounds, first) for start in starts]
-    n_evaluations = sum(report.n_evaluations for report in screened)
-    for iterations in more:
-        within = min(report.value for report in screened) + FAR_BEHIND
-        near = [report for report in screened if report.value <= within]
-        screened = [go_on(objective, replace(report, n_evaluations=0), bounds, iterations) for report in near]
-        n_evaluations += sum(report.n_evaluations for report in screened)
-    best = min(screened, key=lambda report: report.value)
-    return replace(best, n_evaluations=n_evaluations)
-
-
-def follow(
-    objective: Objective,
-    found: Report,
-    bounds: Array,
-    max_iter: int,
-    to_beat: float,
-    enough: float = DECREASE_TOLERANCE,
-) -> Report:
-    """`go_on`, for as long as the search may still end below a value."""
-    done = 0
-    while done < max_iter and found.value - OPTIMISM_FACTOR * found.promise < to_beat:
-        patience = min(PATIENCE, max_iter - done)
-        found = go_on(objective, found, bounds, patience, enough)
-        done += found.n_iter
-        if found.n_iter < patience:
-            break
-    return replace(found, n_iter=done)
-
-
-def resume(
-    objective: Objective,
-    found: Report,
-    bounds: Array,
-    max_iter: int,
-    growth: float = 1.0,
-    enough: float = DECREASE_TOLERANCE,
-) -> Report:
-    """Go on from where another search ended, perhaps one with `growth` times fewer data; evaluations are counted on."""
-    curvature = None if found.curvature is None else growth * found.curvature
-    return _counted_on(minimize(objective, found.x, bounds, max_iter, curvature, enough), found)
-
-
-def _counted_on(report: Report, before: Report) -> Report:
-    return replace(report, n_evaluations=report.n_evaluations + before.n_evaluations)
+    return np.minimum(np.maximum(x, bounds[:, 0]), bounds[:, 1])

@@ -3,78 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import boxcox1p
 
 from biasgp._typing import Array
 
 MAD_TO_STD = 1.4826
+"""Standard deviation of a normal variable in units of its median absolute deviation."""
 SMALLEST = 1e-100
 """Squares of smaller numbers, and what is computed from them, underflow."""
 LAST_DIGITS = 4.0 * float(np.finfo(float).eps)
 """Relative difference of two numbers that are the same but for rounding."""
+_TINY = float(np.finfo(float).tiny)
+_LARGEST_EXPONENT = 700.0
+"""e to this power is near the largest double, and is taken in place of what exceeds it."""
 
 
-class Transform(Protocol):
-    """A smooth increasing map of y, with its inverse and the logarithm of its slope."""
+class Transform:
+    """A smooth increasing map of y that holds from `low` to `high`, and is continued beyond them by its tangents.
 
-    def forward(self, y: Array) -> Array: ...
-    def backward(self, t: Array) -> Array: ...
-    def log_slope(self, y: Array) -> Array: ...
-    def supported_by(self, y: Array) -> Transform: ...
-
-
-@dataclass(frozen=True)
-class Identity:
-    """y itself."""
-
-    def forward(self, y: Array) -> Array:
-        return y
-
-    def backward(self, t: Array) -> Array:
-        return t
-
-    def log_slope(self, y: Array) -> Array:
-        return np.zeros_like(y)
-
-    def supported_by(self, y: Array) -> Identity:
-        return self
-
-
-MARGIN = 2.0
-"""How far beyond the readings a transform is taken to hold, in units of their range. Three times the largest reading is
-five standard deviations of a log-normal noise of 20 %: where there are readings the moments do not feel the ends."""
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """A transform that holds between two ends of y, and is continued beyond them by its tangents.
-
-    What readings say of its curvature ends with them. The inverse of a logarithm goes on exponentially, and the mean of
-    a prediction is then ruled by a tail that nobody has seen; the inverse of a tangent grows in proportion. The map
+    Readings tell nothing of its curvature beyond them. The inverse of a logarithm grows exponentially there, and the
+    mean of a prediction would depend on a tail without data; the inverse of a tangent grows in proportion. The map
     stays smooth and increasing, so that densities stay proper.
     """
 
+    low: float = -np.inf
+    high: float = np.inf
+
     def forward(self, y: Array) -> Array:
-        inside = np.clip(y, *self._ends)
+        inside = np.clip(y, self.low, self.high)
         slope = np.exp(np.where(y == inside, 0.0, self._log_slope(inside)))
         return np.asarray(self._forward(inside) + (y - inside) * slope)
 
     def backward(self, t: Array) -> Array:
-        low, high = (float(self._forward(np.asarray(end))) if np.isfinite(end) else end for end in self._ends)
+        """The inverse of `forward`."""
+        low, high = (float(self._forward(np.asarray(y))) if np.isfinite(y) else y for y in (self.low, self.high))
         inside = np.clip(t, low, high)
         y = self._backward(inside)
         slope = np.exp(np.where(t == inside, 0.0, -self._log_slope(y)))
         return np.asarray(y + (t - inside) * slope)
 
     def log_slope(self, y: Array) -> Array:
-        return self._log_slope(np.clip(y, *self._ends))
+        """The logarithm of the derivative of `forward`."""
+        return self._log_slope(np.clip(y, self.low, self.high))
 
-    @property
-    def _ends(self) -> tuple[float, float]:
-        raise NotImplementedError
+    def supported_by(self, y: Array) -> Transform:
+        """The same, continued by its tangents beyond what these readings support."""
+        return self
 
     def _forward(self, y: Array) -> Array:
         raise NotImplementedError
@@ -87,7 +64,34 @@ class _Curve:
 
 
 @dataclass(frozen=True)
-class Log(_Curve):
+class Identity(Transform):
+    """y itself."""
+
+    def forward(self, y: Array) -> Array:
+        return y
+
+    def backward(self, t: Array) -> Array:
+        return t
+
+    def log_slope(self, y: Array) -> Array:
+        return np.zeros_like(y)
+
+
+_MARGIN = 2.0
+"""How far beyond the readings a transform is taken to hold, in units of their range. Three times the largest reading is
+five standard deviations of a log-normal noise of 20 %: near the readings the moments do not depend on the ends."""
+_NEAR = 0.25
+"""Relative difference up to which a logarithm is taken of 1 + a difference."""
+_POWERS = (0.0, 2.0)
+"""Of Yeo and Johnson's transform. Beyond these it has an asymptote, and its inverse is infinite past that."""
+_ZERO_POWER = 1e-8
+"""Powers below this, about the root of eps, are those of the logarithm to rounding."""
+_MIDDLE = (0.05, 0.95)
+"""Quantiles of y between which Yeo and Johnson's power is fitted: its tails may be outliers."""
+
+
+@dataclass(frozen=True)
+class Log(Transform):
     """log((y + shift)/unit): for readings that are positive but for noise. Those below −shift do not exist for it.
 
     Above `high` it goes on as its tangent. Downwards its inverse ends at −shift by itself.
@@ -105,39 +109,28 @@ class Log(_Curve):
         return cls(shift, float(np.median(y)) + shift)
 
     def supported_by(self, y: Array) -> Log:
-        """The same, continued beyond what these readings support."""
-        return replace(self, high=float(y.max() + MARGIN * np.ptp(y)))
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return -np.inf, self.high
+        return replace(self, high=float(y.max() + _MARGIN * np.ptp(y)))
 
     # Near the unit the logarithm is taken of the difference from it: where readings differ in their last digits only,
     # those are what would be lost.
     def _forward(self, y: Array) -> Array:
         step = (y - (self.unit - self.shift)) / self.unit
-        near = np.abs(step) < NEAR
-        ratio = np.maximum((y + self.shift) / self.unit, np.finfo(float).tiny)
+        near = np.abs(step) < _NEAR
+        ratio = np.maximum((y + self.shift) / self.unit, _TINY)
         return np.where(near, np.log1p(np.where(near, step, 0.0)), np.log(ratio))
 
     def _backward(self, t: Array) -> Array:
-        near = np.abs(t) < NEAR
+        near = np.abs(t) < _NEAR
         step = np.expm1(np.where(near, t, 0.0))
-        return np.where(near, (self.unit - self.shift) + self.unit * step, _exp(t + np.log(self.unit)) - self.shift)
+        far = np.exp(np.minimum(t + np.log(self.unit), _LARGEST_EXPONENT)) - self.shift
+        return np.where(near, (self.unit - self.shift) + self.unit * step, far)
 
     def _log_slope(self, y: Array) -> Array:
         return np.asarray(-self._forward(y) - np.log(self.unit))
 
 
-NEAR = 0.25
-"""Relative difference up to which a logarithm is one of 1 + a difference."""
-
-POWERS = (0.0, 2.0)
-"""Of Yeo and Johnson's transform. Beyond these it has an asymptote, and its inverse is infinite past that."""
-
-
 @dataclass(frozen=True)
-class YeoJohnson(_Curve):
+class YeoJohnson(Transform):
     """Yeo and Johnson's power of (y − center)/unit, for skewed readings of either sign.
 
     Below `low` and above `high` it goes on as its tangents.
@@ -151,31 +144,26 @@ class YeoJohnson(_Curve):
 
     @classmethod
     def of(cls, y: Array) -> YeoJohnson:
-        """The power that makes the middle 90 % of y most like a normal sample; its tails may be outliers."""
+        """The power that makes the middle 90 % of y most like a normal sample."""
         center, unit = float(np.median(y)), _unit_of(y)
-        low, high = np.quantile(y, [0.05, 0.95])
+        low, high = np.quantile(y, _MIDDLE)
         middle = y[(y >= low) & (y <= high)]
 
         def cost(power: float) -> float:
             candidate = cls(center, unit, power)
             t = candidate.forward(middle)
-            return float(0.5 * len(t) * np.log(t.var() + 1e-300) - candidate.log_slope(middle).sum())
+            return float(0.5 * len(t) * np.log(t.var() + _TINY) - candidate.log_slope(middle).sum())
 
-        return cls(center, unit, float(minimize_scalar(cost, bounds=POWERS, method="bounded").x))
+        return cls(center, unit, float(minimize_scalar(cost, bounds=_POWERS, method="bounded").x))
 
     def supported_by(self, y: Array) -> YeoJohnson:
-        """The same, continued beyond what these readings support."""
-        margin = MARGIN * np.ptp(y)
+        margin = _MARGIN * np.ptp(y)
         return replace(self, low=float(y.min() - margin), high=float(y.max() + margin))
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return self.low, self.high
 
     def _forward(self, y: Array) -> Array:
         u = (y - self.center) / self.unit
         up, down = np.maximum(u, 0.0), np.maximum(-u, 0.0)
-        return np.where(u >= 0.0, _box_cox(up, self.power), -_box_cox(down, 2.0 - self.power))
+        return np.asarray(np.where(u >= 0.0, boxcox1p(up, self.power), -boxcox1p(down, 2.0 - self.power)))
 
     def _backward(self, t: Array) -> Array:
         up, down = np.maximum(t, 0.0), np.maximum(-t, 0.0)
@@ -187,27 +175,14 @@ class YeoJohnson(_Curve):
         return np.asarray(np.sign(u) * (self.power - 1.0) * np.log1p(np.abs(u)) - np.log(self.unit))
 
 
+def _inverse_box_cox(t: Array, power: float) -> Array:
+    """The u ≥ 0 with ((1 + u)^power − 1)/power = t; the largest number past the asymptote of a negative power."""
+    logs = t if abs(power) < _ZERO_POWER else np.log1p(np.maximum(power * t, LAST_DIGITS - 1.0)) / power
+    return np.asarray(np.expm1(np.minimum(logs, _LARGEST_EXPONENT)))
+
+
 def _unit_of(y: Array) -> float:
     return _mad_std(y) or float(np.std(y)) or 1.0
-
-
-def _exp(t: Array) -> Array:
-    """e^t, or the largest number."""
-    return np.asarray(np.exp(np.minimum(t, 700.0)))
-
-
-def _box_cox(u: Array, power: float) -> Array:
-    """((1 + u)^power − 1)/power for u ≥ 0; log(1 + u) at power 0."""
-    v = np.log1p(u)
-    return np.asarray(v if abs(power) < 1e-8 else np.expm1(power * v) / power)
-
-
-def _inverse_box_cox(t: Array, power: float) -> Array:
-    if abs(power) < 1e-8:
-        return np.asarray(np.expm1(np.minimum(t, 700.0)))
-    # A negative power has an asymptote; beyond it the largest number stands in.
-    inside = np.maximum(power * t, -1.0 + 1e-15)
-    return np.asarray(np.expm1(np.minimum(np.log1p(inside) / power, 700.0)))
 
 
 def robust_spread(y: Array) -> float:
@@ -217,7 +192,7 @@ def robust_spread(y: Array) -> float:
 
 def is_constant(y: Array) -> bool:
     """Whether y does not vary: a spread that is rounding error of the level is none."""
-    return robust_spread(y) <= 8.0 * float(np.finfo(float).eps) * abs(float(np.median(y)))
+    return robust_spread(y) <= 2.0 * LAST_DIGITS * abs(float(np.median(y)))
 
 
 def _mad_std(y: Array) -> float:
@@ -261,14 +236,14 @@ class Scaling:
         return self.transform.backward(self.center + self.scale * z)
 
     def log_slope(self, y: Array) -> Array:
-        """log dz/dy: what a density in z is to be raised by to be one in y."""
+        """log dz/dy, which turns a log density of z into one of y."""
         return np.asarray(self.transform.log_slope(y) - np.log(self.scale))
 
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and standard deviation in y's units of a normal variable in model units."""
         if self.is_linear:
             return self.backward(mean), self.scale * np.sqrt(variance)
-        # Gauss–Hermite: exact for polynomials of degree 39, and close for exp and powers.
+        # Gauss–Hermite quadrature, close for exponentials and powers.
         spread = np.sqrt(2.0 * variance)[:, None] * _NODES
         values = self.backward(mean[:, None] + spread)
         first = values @ _WEIGHTS
@@ -285,7 +260,7 @@ class Scaling:
         """Mean and covariance in y's units; under a transform, exact standard deviations and the correlations of z."""
         if self.is_linear:
             return self.backward(mean), covariance * self.scale**2
-        variance = np.maximum(covariance.diagonal(), 1e-300)
+        variance = np.maximum(covariance.diagonal(), _TINY)
         means, stds = self.moments(mean, variance)
         return means, covariance * np.outer(stds / np.sqrt(variance), stds / np.sqrt(variance))
 
@@ -303,7 +278,7 @@ class ScaledResponse:
 
     @property
     def log_jacobian(self) -> float:
-        """What log p(z) is to be raised by to be log p(y)."""
+        """log p(y) − log p(z)."""
         return float(self.scaling.log_slope(self.y).sum())
 
     def variances(self, of_y: Array) -> Array:
@@ -328,5 +303,7 @@ class ScaledResponse:
         return 0.5 * np.abs(self.bias(of_z + std) - self.bias(of_z - std))
 
 
-_NODES, _RAW_WEIGHTS = np.polynomial.hermite.hermgauss(20)
-_WEIGHTS = _RAW_WEIGHTS / np.sqrt(np.pi)
+_QUADRATURE_POINTS = 20
+"""Exact for polynomials up to degree 39."""
+_NODES, _WEIGHTS = np.polynomial.hermite.hermgauss(_QUADRATURE_POINTS)
+_WEIGHTS /= np.sqrt(np.pi)

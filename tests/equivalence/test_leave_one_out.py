@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP
 from biasgp.analysis.fitting import Fitted, Settings, frame, make_estimator, residuals
 from biasgp.covariance.posterior import DensePosterior
-from biasgp.covariance.signed import signed_factor
+from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.data.columns import Feature, Readings
 from biasgp.kernels import Matern32
@@ -103,7 +103,7 @@ def test_student_t(data, inference):
     expected = np.empty((2, N))
     for i in range(N):
         rest = i != EVERYONE
-        factor = signed_factor(C[np.ix_(rest, rest)], precision[rest])
+        factor = SignedFactor.factorise(C[np.ix_(rest, rest)], precision[rest])
         taken, returned = factor.explain(C[rest, i][:, None])
         back = 0.0 if returned is None else (returned**2).sum()
         expected[:, i] = C[i, rest] @ factor.solve(shift[rest])[0], C[i, i] - (taken**2).sum() + back

@@ -9,7 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP
-from biasgp.covariance.dense_engine import DenseCovariance
+from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.protocol import leave_one_out
 from biasgp.data import Scenario, simulate
@@ -88,7 +88,7 @@ def test_a_scikit_learn_kernel_gives_the_fit_of_ours(one_d):
 def test_leave_one_out_equals_refits_without_the_reading(rng):
     X, y, noise = rng.uniform(0, 5, (15, 2)), rng.standard_normal(15), rng.uniform(0.1, 0.5, 15)
     kernel = Matern52().bind(X)
-    K = DenseCovariance(kernel, X, noise)
+    K = DenseEngine(X).covariance(kernel, noise)
     residual, variance = leave_one_out(K, y)
     for i in range(15):
         rest = np.arange(15) != i

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import GaussianGP
 from biasgp.covariance import cluster
-from biasgp.covariance.cluster import ATTEMPTS, Cluster, on_cluster
+from biasgp.covariance.cluster import ATTEMPTS, on_cluster
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import Matern32
 from biasgp.messages import CovarianceError
@@ -54,11 +54,11 @@ def test_a_killed_worker_costs_time_only(client, table):
     X, y = table
     kernel, noise = Matern32().bind(X), np.full(len(y), 0.01)
     spread = Vecchia(kernel, X, 8, make_pool=on_cluster(client))
-    assert isinstance(spread.pool, Cluster)
-    expected = Vecchia(kernel, X, 8).negative_log_density(kernel, y, noise)
-    assert_allclose(spread.negative_log_density(kernel, y, noise)[0], expected[0], rtol=1e-10)
+    assert spread.blocks.pool.client is client
+    expected = Vecchia(kernel, X, 8).covariance(kernel, noise).negative_log_density(y)
+    assert_allclose(spread.covariance(kernel, noise).negative_log_density(y)[0], expected[0], rtol=1e-10)
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-    again = spread.negative_log_density(kernel, y, noise)
+    again = spread.covariance(kernel, noise).negative_log_density(y)
     assert_allclose(again[0], expected[0], rtol=1e-10)
     assert_allclose(again[1], expected[1], rtol=1e-10)
 
@@ -69,7 +69,7 @@ def test_a_worker_killed_while_blocks_are_sent_changes_no_bit(client, table, mon
     X, y = table
     kernel, noise = Matern32().bind(X), np.full(len(y), 0.01)
     client.wait_for_workers(2, timeout=60)
-    expected = Vecchia(kernel, X, 8, make_pool=on_cluster(client)).negative_log_density(kernel, y, noise)
+    expected = Vecchia(kernel, X, 8, make_pool=on_cluster(client)).covariance(kernel, noise).negative_log_density(y)
     victim = next(iter(client.run(os.getpid).values()))
     calls, send = [], client.scatter
 
@@ -80,7 +80,7 @@ def test_a_worker_killed_while_blocks_are_sent_changes_no_bit(client, table, mon
         return send(*args, **options)
 
     monkeypatch.setattr(client, "scatter", scatter)
-    found = Vecchia(kernel, X, 8, make_pool=on_cluster(client)).negative_log_density(kernel, y, noise)
+    found = Vecchia(kernel, X, 8, make_pool=on_cluster(client)).covariance(kernel, noise).negative_log_density(y)
     assert len(calls) > 3  # blocks, y and noise; and again
     for part, other in zip(found, expected, strict=True):
         assert_array_equal(part, other)
@@ -153,8 +153,8 @@ def test_a_death_at_any_step_is_an_attempt_more(hasty, step, death):
         if now == step and pending:
             raise pending.pop()
 
-    pool = Cluster(Here(trouble), [1, 2, 3])
-    assert pool.map(add, (10,), [(100,), (200,), (300,)]) == [111, 212, 313]
+    pool = on_cluster(Here(trouble))([1, 2, 3])
+    assert pool(add, (10,), [(100,), (200,), (300,)]) == [111, 212, 313]
     assert not pending
 
 
@@ -167,7 +167,7 @@ def test_attempts_are_counted(hasty):
             raise OSError("gone")
 
     with pytest.raises(RuntimeError, match=rf"lost its workers {ATTEMPTS} times in a row \(OSError: gone\)"):
-        Cluster(Here(trouble), [1]).map(add, (1,), [(1,)])
+        on_cluster(Here(trouble))([1])(add, (1,), [(1,)])
     assert len(sent) == ATTEMPTS
 
 
@@ -180,14 +180,14 @@ def test_a_cluster_without_workers_is_given_up_after_one_wait(hasty):
             raise TimeoutError
 
     with pytest.raises(RuntimeError, match="no worker for 120 s"):
-        Cluster(Here(trouble), [1]).map(add, (1,), [(1,)])
+        on_cluster(Here(trouble))([1])(add, (1,), [(1,)])
     assert len(waits) == 1
 
 
 def test_an_error_of_the_work_is_no_death_of_a_worker(hasty):
     steps = []
     with pytest.raises(KeyError, match="own"):
-        Cluster(Here(steps.append), [1]).map(break_down, (), [()])
+        on_cluster(Here(steps.append))([1])(break_down, (), [()])
     assert steps.count("gather") == 1
 
 
@@ -196,7 +196,7 @@ def test_errors_of_the_work_are_raised_as_they_are(client, table):
     kernel = Matern32().bind(X)
     spread = Vecchia(kernel, X[:100], 4, make_pool=on_cluster(client))
     with pytest.raises(CovarianceError):
-        spread.negative_log_density(kernel, y[:100], np.full(100, -5.0))
+        spread.covariance(kernel, np.full(100, -5.0)).negative_log_density(y[:100])
 
 
 def test_something_else_than_a_client_is_refused(table):

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso
 
-from biasgp.covariance.dense_engine import DenseCovariance
+from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Matern32
 from biasgp.models.box_qp import TOLERANCE, Box, distance, solve
 
@@ -24,7 +24,7 @@ def problem(n: int, seed: int, down: float, up: float):
     y = np.sin(X[:, 0]) + np.sqrt(noise) * rng.standard_normal(n)
     y[rng.random(n) < 0.2] += rng.choice([-4.0, 4.0])
     box = Box(down / np.sqrt(noise), up / np.sqrt(noise))
-    return DenseCovariance(kernel, X, noise), kernel(X) + np.diag(noise), y, box
+    return DenseEngine(X).covariance(kernel, noise), kernel(X) + np.diag(noise), y, box
 
 
 def violations(K, y, box, alpha, delta):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.inputs import column_scales, neighbour_gap, neighbouring_rows, representative_rows, resolve_columns
+from biasgp.inputs import column_scales, neighbour_gap, neighbouring_rows, representative_rows
+from biasgp.kernels import Matern32
 
 
 def test_column_scales_are_standard_deviations(rng):
@@ -40,7 +41,7 @@ def test_neighbour_gap_of_identical_rows_is_one():
 
 
 def test_columns_resolve_by_name_and_index():
-    assert resolve_columns(["c", 0, -2], 3, ["a", "b", "c"]) == (2, 0, 1)
+    assert Matern32().on("c", 0, -2).bind(np.eye(3), ["a", "b", "c"]).columns == (2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_columns_resolve_by_name_and_index():
 )
 def test_unknown_columns_are_named(column, names, message):
     with pytest.raises(ValueError, match=message):
-        resolve_columns([column], 2, names)
+        Matern32().on(column).bind(np.eye(2), names)
 
 
 @pytest.mark.parametrize("choose", [representative_rows, neighbouring_rows])

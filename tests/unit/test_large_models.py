@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, TimeLimitWarning
 from biasgp.covariance.posterior import DensePosterior
-from biasgp.covariance.vecchia_posterior import JOINT_READINGS, VecchiaPosterior
+from biasgp.covariance.vecchia_posterior import POLICY, VecchiaPosterior
 from biasgp.kernels import Exponential, Matern32, SquaredExponential
 from biasgp.models.problem import Problem
 from biasgp.models.sparse import leave_one_out
@@ -202,9 +203,9 @@ def test_a_joint_covariance_rests_on_no_more_readings_than_it_may(monkeypatch):
         DensePosterior, "of", lambda kernel, X, *rest: used.append(len(X)) or condition(kernel, X, *rest)
     )
     mean, covariance = posterior.mean_and_covariance(points)
-    monkeypatch.setattr("biasgp.covariance.vecchia_posterior.JOINT_READINGS", 600)
+    monkeypatch.setattr("biasgp.covariance.vecchia_posterior.POLICY", replace(POLICY, joint=600))
     fewer_mean, fewer = posterior.mean_and_covariance(points)
-    assert 600 < used[0] <= JOINT_READINGS and 100 < used[1] <= 600
+    assert 600 < used[0] <= POLICY.joint and 100 < used[1] <= 600
     assert covariance.shape == fewer.shape == (400, 400)
     # With fewer readings f is less certain, and where it is found to be is about the same.
     assert np.all(fewer.diagonal() >= covariance.diagonal() * (1.0 - 1e-9))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.optimize import FAR_BEHIND, PATIENCE, follow, go_on, minimize, multistart, resume, screen
+from biasgp.optimize import POLICY, go_on, minimize, multistart, resume
 
 WIDE = np.array([[-10.0, 10.0], [-10.0, 10.0]])
 
@@ -151,13 +151,13 @@ def test_a_useless_guess_of_the_curvature_is_dropped():
 
 def test_a_search_is_followed_while_it_may_still_win():
     start = minimize(rosenbrock, np.array([-1.5, 2.0]), WIDE, 2)
-    assert follow(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6
+    assert go_on(rosenbrock, start, WIDE, 200, to_beat=1e3).value < 1e-6
     counted, calls = counting(rosenbrock)
-    given_up = follow(counted, start, WIDE, 200, to_beat=-1e6)
+    given_up = go_on(counted, start, WIDE, 200, to_beat=-1e6)
     assert given_up.value == start.value
     assert calls == []
-    limited = follow(rosenbrock, start, WIDE, PATIENCE + 3, to_beat=1e3)
-    assert limited.n_iter == PATIENCE + 3
+    limited = go_on(rosenbrock, start, WIDE, POLICY.patience + 3, to_beat=1e3)
+    assert limited.n_iter == POLICY.patience + 3
 
 
 def test_a_start_that_is_far_behind_is_dropped_at_the_first_look():
@@ -166,12 +166,12 @@ def test_a_start_that_is_far_behind_is_dropped_at_the_first_look():
     def two_bowls(x):
         right = x[0] > 0
         center = np.array([50.0, 0.0]) if right else np.array([-50.0, 0.0])
-        return float(((x - center) ** 4).sum()) + (2.0 * FAR_BEHIND if right else 0.0), 4.0 * (x - center) ** 3
+        return float(((x - center) ** 4).sum()) + (2.0 * POLICY.far_behind if right else 0.0), 4.0 * (x - center) ** 3
 
     starts = [np.array([55.0, 4.0]), np.array([-52.0, 1.0])]
     both, dropped = counting(two_bowls), counting(two_bowls)
-    patient = screen(both[0], starts, wall, (10,))
-    quick = screen(dropped[0], starts, wall, (3, 7))
+    patient = multistart(both[0], starts, wall, 0, (10,))
+    quick = multistart(dropped[0], starts, wall, 0, (3, 7))
     assert_array_equal(quick.x, patient.x)
     assert quick.n_evaluations == len(dropped[1]) < patient.n_evaluations == len(both[1])
 

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 
 from biasgp import ConvergenceWarning, HiddenOutliersWarning
-from biasgp.covariance.signed import signed_factor
+from biasgp.covariance.signed import SignedFactor
 from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
@@ -95,7 +95,7 @@ def test_signed_algebra_is_that_of_whole_matrices(rng, share):
     tau = rng.uniform(0.5, 4.0, len(C))
     tau[rng.random(len(C)) < share] *= -0.05
     tau[3], tau[4] = 1e-9, 0.0  # so weak that dividing by them would lose all digits
-    factor = signed_factor(C, tau)
+    factor = SignedFactor.factorise(C, tau)
     S = np.linalg.solve(np.eye(len(C)) + C * tau, C)
     assert_allclose(factor.marginal_variances(), S.diagonal(), rtol=1e-9)
     assert_allclose(factor.logdet, np.linalg.slogdet(np.eye(len(C)) + C * tau)[1], rtol=1e-9)
@@ -112,8 +112,8 @@ def test_signed_algebra_refuses_a_posterior_that_is_not_proper(rng):
     C = covariance(rng)
     tau = np.ones(len(C))
     tau[5] = -50.0
-    assert signed_factor(C, tau) is None
-    assert signed_factor(C, -np.ones(len(C))) is None
+    assert SignedFactor.factorise(C, tau) is None
+    assert SignedFactor.factorise(C, -np.ones(len(C))) is None
 
 
 def run_ep(C, y, t, fraction=1.0, tolerance=1e-9):

@@ -8,16 +8,14 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.spatial import cKDTree
 from sklearn.gaussian_process.kernels import RBF
 
-from biasgp.covariance import local
-from biasgp.covariance.blocks import Threads, make_blocks
-from biasgp.covariance.kriging import NeighbourSurroundings, krige, tree_of
-from biasgp.covariance.nearness import Nearness
-from biasgp.covariance.neighbours import FIRST, first_where, nearest, ordering, predecessors, spread_ties
+from biasgp.covariance import blocks, conditionals
+from biasgp.covariance.blocks import Blocks
+from biasgp.covariance.neighbours import Nearness, first_where
 from biasgp.covariance.protocol import leave_one_out
 from biasgp.covariance.vecchia import Vecchia
+from biasgp.covariance.vecchia_posterior import NeighbourSurroundings, VecchiaPosterior
 from biasgp.kernels import (
     Constant,
     Exponential,
@@ -69,10 +67,10 @@ def test_gradient_is_that_of_the_value(name):
     X, y, noise = data()
     kernel = bound(name, X)
     vecchia = Vecchia(kernel, X, 8)
-    _, by_theta, by_noise = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
+    _, by_theta, by_noise = vecchia.covariance(kernel, noise).negative_log_density(y, each_noise=True)
 
     def value(theta, noise=noise):
-        return vecchia.negative_log_density(kernel.with_theta(theta), y, noise)[0]
+        return vecchia.covariance(kernel.with_theta(theta), noise).negative_log_density(y)[0]
 
     step, theta = 1e-5, kernel.theta
     for i, unit in enumerate(np.eye(len(theta))):
@@ -82,23 +80,23 @@ def test_gradient_is_that_of_the_value(name):
         unit = step * np.eye(len(y))[i]
         numerical = (value(theta, noise + unit) - value(theta, noise - unit)) / (2.0 * step)
         assert by_noise[i] == pytest.approx(numerical, rel=1e-4, abs=1e-4)
-    total = vecchia.negative_log_density(kernel, y, noise)[2]
+    total = vecchia.covariance(kernel, noise).negative_log_density(y)[2]
     assert total == pytest.approx([by_noise.sum()])
 
 
 @pytest.mark.parametrize("name", ["squared exponential", "exponential", "Matérn 3/2", "Matérn 5/2"])
 def test_without_numba_the_result_is_the_same(name, monkeypatch):
-    assert local.compiled() is not None  # else both sides would be the same code
+    assert conditionals._compiled() is not None  # else both sides would be the same code
     X, y, noise = data()
     kernel = bound(name, X)
     vecchia = Vecchia(kernel, X, 9)
 
     def results():
-        found = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
-        return [*found, vecchia.factor(kernel, noise).R.toarray()]
+        found = vecchia.covariance(kernel, noise).negative_log_density(y, each_noise=True)
+        return [*found, vecchia.covariance(kernel, noise).R.toarray()]
 
     fast = results()
-    monkeypatch.setattr(local, "compiled", lambda: None)
+    monkeypatch.setattr(conditionals, "_compiled", lambda: None)
     for a, b in zip(fast, results(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-10)
 
@@ -112,7 +110,7 @@ rng = np.random.default_rng(0)
 X, noise = rng.uniform(size=(3000, 2)), np.full(3000, 0.01)
 y = np.sin(7.0 * X[:, 0]) + 0.1 * rng.standard_normal(3000)
 kernel = Matern32(length_scale=0.2).bind(X)
-value, by_theta, by_noise = Vecchia(kernel, X, 8).negative_log_density(kernel, y, noise, each_noise=True)
+value, by_theta, by_noise = Vecchia(kernel, X, 8).covariance(kernel, noise).negative_log_density(y, each_noise=True)
 print(value.hex(), by_theta.tobytes().hex(), by_noise.tobytes().hex())
 """
 
@@ -131,14 +129,13 @@ def test_the_factor_is_that_of_the_density():
     X, y, noise = data()
     kernel = Matern32().bind(X)
     vecchia = Vecchia(kernel, X, 10)
-    factor = vecchia.factor(kernel, noise)
-    Q = factor.R.toarray().T @ factor.R.toarray()
-    assert factor.logdet == pytest.approx(-np.linalg.slogdet(Q)[1])
-    np.testing.assert_allclose(factor.solve(y), Q @ y)
-    np.testing.assert_allclose(factor.inverse_diagonal(), Q.diagonal())
-    value = vecchia.negative_log_density(kernel, y, noise)[0]
-    assert value == pytest.approx(0.5 * (len(y) * np.log(2 * np.pi) + factor.logdet + y @ factor.solve(y)))
-    residual, variance = leave_one_out(vecchia.covariance(kernel, noise), y)
+    K = vecchia.covariance(kernel, noise)
+    Q = K.R.toarray().T @ K.R.toarray()
+    np.testing.assert_allclose(K.solve(y), Q @ y)
+    np.testing.assert_allclose(K.inverse_diagonal(), Q.diagonal())
+    value = vecchia.covariance(kernel, noise).negative_log_density(y)[0]
+    assert value == pytest.approx(0.5 * (len(y) * np.log(2 * np.pi) - np.linalg.slogdet(Q)[1] + y @ Q @ y))
+    residual, variance = leave_one_out(K, y)
     i = 7
     others = np.arange(len(y)) != i
     # A Gaussian with precision Q: the mean of one given the rest is −Q₍ᵢ,₋ᵢ₎y₋ᵢ/Qᵢᵢ.
@@ -150,12 +147,13 @@ def test_blocks_threads_and_row_order_do_not_matter(monkeypatch):
     X, y, noise = data(6000)
     kernel = Matern32(length_scale=0.3).bind(X)
     vecchia = Vecchia(kernel, X, 10)
-    assert len(vecchia.blocks) > 2
-    value, by_theta, by_noise = vecchia.negative_log_density(kernel, y, noise, each_noise=True)
+    assert len(vecchia.blocks.blocks) > 2
+    value, by_theta, by_noise = vecchia.covariance(kernel, noise).negative_log_density(y, each_noise=True)
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
-    assert vecchia.negative_log_density(kernel, y, noise)[0] == value
+    assert vecchia.covariance(kernel, noise).negative_log_density(y)[0] == value
     shuffled = np.random.default_rng(0).permutation(len(y))
-    again = Vecchia(kernel, X[shuffled], 10).negative_log_density(kernel, y[shuffled], noise[shuffled], each_noise=True)
+    K = Vecchia(kernel, X[shuffled], 10).covariance(kernel, noise[shuffled])
+    again = K.negative_log_density(y[shuffled], each_noise=True)
     assert again[0] == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(again[1], by_theta, rtol=1e-8)
     np.testing.assert_allclose(again[2], by_noise[shuffled], rtol=1e-6, atol=1e-9)
@@ -164,31 +162,36 @@ def test_blocks_threads_and_row_order_do_not_matter(monkeypatch):
 def test_a_share_of_the_terms_estimates_the_sum():
     X, y, noise = data(3000)
     kernel = Matern32(length_scale=0.3).bind(X)
-    whole = Vecchia(kernel, X, 10).negative_log_density(kernel, y, noise)[0]
+    whole = Vecchia(kernel, X, 10).covariance(kernel, noise).negative_log_density(y)[0]
     some = Vecchia(kernel, X, 10, share=0.3)
-    assert some.negative_log_density(kernel, y, noise)[0] == pytest.approx(whole, rel=0.1)
+    assert some.covariance(kernel, noise).negative_log_density(y)[0] == pytest.approx(whole, rel=0.1)
     with pytest.raises(RuntimeError, match="share"):
-        some.factor(kernel, noise)
+        some.covariance(kernel, noise).solve(y)
 
 
-@pytest.mark.parametrize(("n", "d"), [(300, 2), (FIRST + 2000, 2), (2500, 4)])
+@pytest.mark.parametrize(("n", "d"), [(300, 2), (3000, 2), (2500, 4)])
 def test_predecessors_are_the_nearest_before(n, d):
-    coordinates = np.random.default_rng(0).uniform(size=(n, d))
-    m = 7
-    found = predecessors(coordinates, m)
+    X, *_ = data(n, d)
+    nearness, m = Nearness.of(Exponential(length_scale=1.0).bind(X), X), 7
+    order, found = nearness.predecessors(m)
+    assert sorted(order) == list(range(n))
     for i in (0, 1, 5, n // 2, n - 1):
-        gaps = np.linalg.norm(coordinates[:i] - coordinates[i], axis=1)
-        expected = np.argsort(gaps)[:m]
+        before = order[:i]
+        expected = before[np.argsort(np.linalg.norm(X[before] - X[order[i]], axis=1))[:m]]
         assert found[i, : len(expected)].tolist() == expected.tolist()
         assert (found[i, len(expected) :] == -1).all()
-    some = np.array([3, n // 3, n - 2])
-    assert (predecessors(coordinates, m, some) == found[some]).all()
+    some, near = nearness.predecessors(m, 0.1)
+    assert len(some) == n // 10
+    place = np.argsort(order)[some]
+    assert (np.diff(place) > 0).all()
+    np.testing.assert_array_equal(near, found[place])
 
 
 def test_streams_go_in_their_own_order():
-    x = np.array([[3.0], [1.0], [2.0]])
-    assert ordering(x).tolist() == [1, 2, 0]
-    assert predecessors(np.sort(x, axis=0), 2).tolist() == [[-1, -1], [0, -1], [1, 0]]
+    X = np.array([[3.0], [1.0], [2.0]])
+    order, found = Nearness.of(Exponential(length_scale=1.0).bind(X), X).predecessors(2)
+    assert order.tolist() == [1, 2, 0]
+    assert found.tolist() == [[-1, -1], [1, -1], [2, 1]]
 
 
 def test_first_where_keeps_the_order():
@@ -198,11 +201,14 @@ def test_first_where_keeps_the_order():
 
 
 def test_equal_points_do_not_slow_the_search_down():
-    coordinates = np.zeros((50_000, 2))
-    coordinates[::2, 0] = 1.0
-    tree = cKDTree(spread_ties(coordinates))
-    found = nearest(tree, coordinates[:2000], 5)
-    assert (coordinates[found, 0] == coordinates[:2000, :1]).all()
+    X = np.zeros((50_000, 2))
+    X[::2, 0] = 1.0
+    nearness = Nearness.of(Exponential(length_scale=1.0).bind(X), X)
+    found = nearness.nearest(X[:2000], 5)
+    assert (X[found, 0] == X[:2000, :1]).all()
+    others = nearness.nearest_others(5)
+    assert (X[others, 0] == X[:, :1]).all()
+    assert (others != np.arange(len(X))[:, None]).all()
 
 
 def test_nearness_of_kernels():
@@ -226,8 +232,7 @@ def test_kriging_from_all_readings_is_the_posterior():
     X, y, noise = data(80)
     points = np.vstack([X[:3], np.random.default_rng(1).uniform(size=(20, 2))])
     kernel = Matern52().bind(X)
-    nearness = Nearness.of(kernel, X)
-    mean, variance = krige(kernel, nearness, tree_of(nearness, X), X, y, noise, points, 200)
+    mean, variance = VecchiaPosterior(kernel, X, y, noise, 200).mean_and_variance(points)
     K, cross = kernel(X) + np.diag(noise), kernel(points, X)
     np.testing.assert_allclose(mean, cross @ np.linalg.solve(K, y), atol=1e-9)
     np.testing.assert_allclose(
@@ -253,26 +258,28 @@ def test_leaving_readings_out_uses_only_the_usable_others():
 def test_jitter_is_added_where_it_takes_some_and_reported():
     X = np.repeat(np.linspace(0.0, 1.0, 10), 3)[:, None]
     kernel = SquaredExponential(length_scale=5.0).bind(X)
-    factor = Vecchia(kernel, X, 12).factor(kernel, np.zeros(len(X)))
-    assert 0.0 < factor.jitter < 1e-3
+    K = Vecchia(kernel, X, 12).covariance(kernel, np.zeros(len(X)))
+    K.solve(np.ones(len(X)))
+    assert 0.0 < K.jitter < 1e-3
 
 
 def test_a_hopeless_covariance_is_an_error():
     X, y, _ = data(30)
     kernel = SquaredExponential(length_scale=1.0).bind(X)
     with pytest.raises(CovarianceError, match="neighbouring"):
-        Vecchia(kernel, X, 5).negative_log_density(kernel, y, np.full(30, -5.0))
+        Vecchia(kernel, X, 5).covariance(kernel, np.full(30, -5.0)).negative_log_density(y)
 
 
-def test_blocks_hold_what_their_targets_need():
+def test_blocks_hold_what_their_targets_need(monkeypatch):
     X, *_ = data(100)
     neighbours = np.full((100, 3), -1, dtype=np.int32)
     neighbours[5] = [1, 2, -1]
-    blocks = make_blocks(X, X, np.arange(100), neighbours, size=30)
-    assert sum(len(block.targets) for block in blocks) == 100
-    for block in blocks:
+    monkeypatch.setattr(blocks, "BLOCK", 30)
+    found = Blocks.of(X, X, np.arange(100), neighbours)
+    assert sum(len(block.targets) for block in found) == 100
+    for block in found:
         np.testing.assert_array_equal(block.X, X[block.members])
-    (holder,) = (block for block in blocks if 5 in block.members[block.targets])
+    (holder,) = (block for block in found if 5 in block.members[block.targets])
     (row,) = np.flatnonzero(holder.members[holder.targets] == 5)
     assert holder.members[holder.neighbours[row, :2]].tolist() == [1, 2]
-    assert Threads(blocks).map(lambda block, a, b: a + b, (1,), ((i,) for i in range(len(blocks)))) == [1, 2, 3, 4]
+    assert found.pool(lambda block, a, b: a + b, (1,), ((i,) for i in range(4))) == [1, 2, 3, 4]

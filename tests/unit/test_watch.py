@@ -11,7 +11,7 @@ from rich.console import Console
 from biasgp import GaussianGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 from biasgp.cli.progress import LONG, QUICK, Teller
 from biasgp.covariance.dense import FACTORISATIONS
-from biasgp.covariance.kriging import PREDICTIONS
+from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.runner.progress import SECONDS_BETWEEN_LINES
 from biasgp.watch import Ledger, Watch, did, expect, stage, watched
 

@@ -210,7 +210,7 @@ def _ways_to_hurry(settings: Settings) -> str:
 def _foresee_predictions(readings: Readings, settings: Settings) -> None:
     """From nearest neighbours they can take longer than the fit: all rows, and again without themselves."""
     from biasgp.analysis.fitting import rows_to_fit, scales
-    from biasgp.covariance.kriging import PREDICTIONS
+    from biasgp.covariance.vecchia_posterior import PREDICTIONS
     from biasgp.models.strategy import EXACT_UP_TO
 
     if scales(settings.method) and len(rows_to_fit(readings, settings)[0]) > EXACT_UP_TO:

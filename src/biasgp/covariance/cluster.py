@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,44 +27,49 @@ PATIENCE = 120.0
 """Seconds to wait for a worker to come back, when there is none."""
 
 
-class Cluster:
-    """`Pool` on a Dask client."""
+def on_cluster(client: Any) -> MakePool:
+    """Pools on a Dask client, for the models."""
+    if not (callable(getattr(client, "submit", None)) and callable(getattr(client, "scatter", None))):
+        raise TypeError(f"client must be a dask.distributed Client, got {type(client).__name__}.")
+    return partial(_Cluster, client)
+
+
+class _Cluster:
+    """A pool on a Dask client."""
 
     def __init__(self, client: Any, blocks: Sequence[Block]) -> None:
         self.client, self.blocks = client, blocks
         self._forget()
 
-    def map(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def __call__(self, work: Work, shared: tuple[Any, ...], each: Iterable[tuple[Any, ...]]) -> list[Any]:
         columns = [list(column) for column in zip(*each, strict=True)]
-        shards = self._patiently(lambda: self._map_once(work, shared, columns))
+        shards = self._map(work, shared, columns)
         for shard in shards:
             if isinstance(shard, Exception):
                 raise shard
         return [result for shard in shards for result in shard]
 
-    def _patiently(self, once: Callable[[], list[Any]]) -> list[Any]:
-        """once(), again with everything sent anew when a worker was lost on the way."""
-        for attempt in range(ATTEMPTS):
+    def _map(self, work: Work, shared: tuple[Any, ...], columns: list[list[Any]]) -> list[Any]:
+        """Of each shard its blocks' results, or the exception that the work ended in.
+
+        When a worker is lost on the way, everything is sent anew.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
             try:
-                return once()
+                if not self.held:
+                    self._place()
+                arguments = [self._send(place, column) for place, column in enumerate(columns)]
+                futures = [
+                    self.client.submit(_work_on, held, work, shared, *own, pure=False)
+                    for held, *own in zip(self.held, *arguments, strict=True)
+                ]
+                return list(self.client.gather(futures))
             except _failures() as error:
                 self._forget()
-                if attempt == ATTEMPTS - 1:
-                    reason = f"{type(error).__name__}: {error}"
-                    raise RuntimeError(f"The cluster lost its workers {ATTEMPTS} times in a row ({reason}).") from error
-                time.sleep(PAUSE * 2**attempt)
-        raise AssertionError
-
-    def _map_once(self, work: Work, shared: tuple[Any, ...], columns: list[list[Any]]) -> list[Any]:
-        """Of each shard its blocks' results, or the exception that the work ended in."""
-        if not self.held:
-            self._place()
-        arguments = [self._send(place, column) for place, column in enumerate(columns)]
-        futures = [
-            self.client.submit(_work_on, held, work, shared, *own, pure=False)
-            for held, *own in zip(self.held, *arguments, strict=True)
-        ]
-        return list(self.client.gather(futures))
+                last = error
+                time.sleep(PAUSE * 2 ** (attempt - 1) if attempt < ATTEMPTS else 0.0)
+        reason = f"{type(last).__name__}: {last}"
+        raise RuntimeError(f"The cluster lost its workers {ATTEMPTS} times in a row ({reason}).") from last
 
     def _forget(self) -> None:
         """Nothing is on the workers, as far as this process is concerned."""
@@ -103,20 +108,21 @@ class _Parcel:
         self.content = content
 
 
-class _Constant:
+class _Constant(NamedTuple):
     """An array of one value."""
 
-    def __init__(self, value: Any, size: int) -> None:
-        self.value, self.size = value, size
-
-    def array(self) -> Any:
-        return np.full(self.size, self.value)
+    value: Any
+    size: int
 
 
 def _light(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 1 and len(value) and (value == value[0]).all():
         return _Constant(value[0], len(value))
     return value
+
+
+def _restored(value: Any) -> Any:
+    return np.full(value.size, value.value) if isinstance(value, _Constant) else value
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
@@ -130,9 +136,7 @@ def _work_on(held: _Parcel, work: Work, shared: tuple[Any, ...], *arguments: _Pa
 
     Its exception is returned, not raised: what is raised is trouble of the cluster's, of whatever type.
     """
-    columns = [
-        [value.array() if isinstance(value, _Constant) else value for value in parcel.content] for parcel in arguments
-    ]
+    columns = [[_restored(value) for value in parcel.content] for parcel in arguments]
     try:
         return [work(block, *shared, *own) for block, *own in zip(held.content, *columns, strict=True)]
     except Exception as error:
@@ -144,14 +148,5 @@ def _failures() -> tuple[type[BaseException], ...]:
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
     lost_results = (CancelledError, asyncio.CancelledError, KilledWorker, NoValidWorkerError, NoWorkerError)
-    # CommClosedError and TimeoutError are OSErrors; KeyError: the scheduler has just struck the address off its list.
-    lost_connection = (OSError, KeyError)
-    return (*lost_results, *lost_connection)
-
-
-def on_cluster(client: Any) -> MakePool:
-    """Pools on a Dask client, for the models."""
-    if not (callable(getattr(client, "submit", None)) and callable(getattr(client, "scatter", None))):
-        raise TypeError(f"client must be a dask.distributed Client, got {type(client).__name__}.")
-    make: Callable[[Sequence[Block]], Cluster] = partial(Cluster, client)
-    return make
+    # CommClosedError and TimeoutError are OSErrors; KeyError: the scheduler has just removed the address from its list.
+    return (*lost_results, OSError, KeyError)

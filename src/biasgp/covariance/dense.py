@@ -13,13 +13,13 @@ from biasgp._typing import Array
 from biasgp.messages import CovarianceError
 from biasgp.watch import did
 
-# Tried in turn, as shares of the usual diagonal: the least that makes the matrix positive definite.
-JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 FACTORISATIONS = "factorisations"
 """Kind of work of the exact models, in cubes of the number of rows."""
-LEAF = 64
-"""Triangular matrices up to this size are left to LAPACK's own inversion."""
-_STRICTLY_LOWER = np.tri(64, k=-1, dtype=bool)
+JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+"""Tried in turn, as shares of the usual diagonal: the least that makes the matrix positive definite is used."""
+_TILE = 64
+"""Rows of a block: triangles up to this size are left to LAPACK's own inversion, and are copied in one go."""
+_STRICTLY_LOWER = np.tri(_TILE, k=-1, dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,18 @@ class DenseFactor:
         """L⁻¹B, whose columns' squared norms are the variances that the data explain."""
         return np.asarray(lapack.dtrtrs(self.lower, B, lower=1)[0])
 
+    def inverse(self, *, overwrite: bool = False) -> Array:
+        """K⁻¹, whole and symmetric; with `overwrite`, in the memory of the factor, which is then used up."""
+        lower = self.lower if overwrite else self.lower.copy(order="F")
+        _invert_lower(lower)
+        return _mirror(lapack.dlauum(lower, lower=1, overwrite_c=1)[0])
+
+    def half_inverse(self) -> Array:
+        """L⁻¹, zero above its diagonal."""
+        lower = self.lower.copy(order="F")
+        _invert_lower(lower)
+        return np.tril(lower)
+
     def __getstate__(self) -> dict[str, Any]:
         """Half of the matrix: the triangle alone."""
         return {"packed": packed(self.lower), "jitter": self.jitter}
@@ -51,9 +63,13 @@ class DenseFactor:
         vars(self).update(lower=lower, jitter=state["jitter"])
 
 
-def jitter_unit(prior: Array, noise: Array) -> float:
-    """What jitter is a share of: the usual diagonal. A reading of very large noise must not raise that of all."""
-    return float(np.mean(prior) + np.median(noise))
+def jitters(prior: Array, noise: Array) -> list[float]:
+    """What to add to the diagonal of K until it can be factorised, from nothing to the most.
+
+    Shares of the usual diagonal: a reading of very large noise must not raise the jitter of all.
+    """
+    unit = float(np.mean(prior) + np.median(noise))
+    return [share * unit for share in JITTERS]
 
 
 def factorise(C: Array, noise: Array) -> DenseFactor:
@@ -62,16 +78,15 @@ def factorise(C: Array, noise: Array) -> DenseFactor:
     A pivot is what is left of a diagonal entry, and its rounding error is about n·eps of that entry: one that is
     smaller says nothing, and the matrix is singular to working precision.
     """
-    scale = jitter_unit(C.diagonal(), noise)
-    for jitter in JITTERS:
+    for jitter in jitters(C.diagonal(), noise):
         K = C.copy()
-        K.flat[:: len(K) + 1] += noise + jitter * scale
+        K.flat[:: len(K) + 1] += noise + jitter
         least = len(K) * np.finfo(float).eps * K.diagonal()
         # K is symmetric, so its transpose is itself in the order that LAPACK wants.
         lower, info = lapack.dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
         did(FACTORISATIONS, len(K) ** 3)
         if info == 0 and np.all(lower.diagonal() ** 2 > least):
-            return DenseFactor(lower, jitter * scale)
+            return DenseFactor(lower, jitter)
     raise CovarianceError(
         "The covariance matrix is not positive definite, even with jitter "
         f"{JITTERS[-1]:g} of its diagonal. Look for inputs or responses of extreme size, or use a less smooth kernel."
@@ -81,7 +96,8 @@ def factorise(C: Array, noise: Array) -> DenseFactor:
 def semidefinite_root(C: Array, noise: Array) -> Array:
     """R with RRᵀ = C + diag(noise), for a covariance that is a difference of two and that rounding made indefinite.
 
-    Rounding is that of the minuend, of which no share of what is left tells: negative eigenvalues count as none.
+    The rounding error is that of the minuend, which can exceed any share of the difference: where jitter does not help,
+    negative eigenvalues are set to zero.
     """
     try:
         return np.tril(factorise(C, noise).lower)
@@ -92,29 +108,15 @@ def semidefinite_root(C: Array, noise: Array) -> Array:
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def inverse_of(factor: DenseFactor, *, overwrite: bool = False) -> Array:
-    """K⁻¹, whole and symmetric; with `overwrite`, in the memory of the factor, which is then used up."""
-    lower = factor.lower if overwrite else factor.lower.copy(order="F")
-    _invert_lower(lower)
-    return mirror(lapack.dlauum(lower, lower=1, overwrite_c=1)[0])
-
-
 def add_outer(A: Array, factor: float, v: Array) -> Array:
     """A + factor·vvᵀ for a symmetric A in C order, in its place: its transpose is what BLAS can write to."""
     return np.asarray(blas.dger(factor, v, v, a=A.T, overwrite_a=1).T)
 
 
-def half_inverse_of(factor: DenseFactor) -> Array:
-    """L⁻¹, zero above its diagonal."""
-    lower = factor.lower.copy(order="F")
-    _invert_lower(lower)
-    return np.tril(lower)
-
-
 def _invert_lower(L: Array) -> None:
     """A triangular matrix's inverse, in its place, by halves: mostly products, and BLAS is far better at those."""
     n = len(L)
-    if n <= LEAF:
+    if n <= _TILE:
         inverse, info = lapack.dtrtri(L, lower=1)
         if info != 0:
             raise CovarianceError("The covariance matrix is singular to working precision.")
@@ -128,12 +130,12 @@ def _invert_lower(L: Array) -> None:
     below[...] = blas.dtrmm(1.0, first, product, side=1, lower=1, overwrite_b=1)
 
 
-def mirror(lower: Array) -> Array:
+def _mirror(lower: Array) -> Array:
     """The symmetric matrix whose lower triangle (Fortran order) is given, made in place; in C order."""
     A = lower.T  # C order: the triangle to copy is now the upper one
-    n, size = len(A), len(_STRICTLY_LOWER)
-    for start in range(0, n, size):
-        stop = min(start + size, n)
+    n = len(A)
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
         block = A[start:stop, start:stop]
         np.copyto(block, block.T, where=_STRICTLY_LOWER[: stop - start, : stop - start])
         A[stop:, start:stop] = A[start:stop, stop:].T

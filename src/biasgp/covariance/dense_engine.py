@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense import DenseFactor, add_outer, factorise, inverse_of
+from biasgp.covariance.dense import DenseFactor, add_outer, factorise
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.protocol import Density
-from biasgp.kernels import Kernel
+from biasgp.kernels import Kernel, Pullback
 
 
 @dataclass(frozen=True)
@@ -19,24 +19,25 @@ class DenseEngine:
 
     X: Array
 
-    def covariance(self, kernel: Kernel, noise: Array) -> DenseCovariance:
+    def covariance(self, kernel: Kernel, noise: Array) -> _DenseCovariance:
         """K at these parameters."""
-        return DenseCovariance(kernel, self.X, noise)
+        C, pullback = kernel.vjp(self.X)
+        return _DenseCovariance(self.X, kernel, noise, C, pullback, factorise(C, noise))
 
 
-class DenseCovariance:
+class _DenseCovariance:
     """K = C(θ) + diag(noise) while it is being learnt: at most four N×N arrays alive at once.
 
     The inverse overwrites the factor, and the density's gradient overwrites the inverse; ask in that order.
     """
 
-    def __init__(self, kernel: Kernel, X: Array, noise: Array) -> None:
-        self.kernel, self.X, self.noise = kernel, X, noise
-        self.C, self._pullback = kernel.vjp(X)
-        self._factor: DenseFactor | None = factorise(self.C, noise)
+    def __init__(
+        self, X: Array, kernel: Kernel, noise: Array, C: Array, pullback: Pullback, factor: DenseFactor
+    ) -> None:
+        self.X, self.kernel, self.noise, self.C, self._pullback = X, kernel, noise, C, pullback
+        self._factor: DenseFactor | None = factor
         self._inverse: Array | None = None
-        self.logdet = self._factor.logdet
-        self.jitter = self._factor.jitter
+        self.logdet, self.jitter = factor.logdet, factor.jitter
 
     def solve(self, b: Array) -> Array:
         """K⁻¹b, by the factor, or by the inverse once that has taken its place."""
@@ -51,7 +52,7 @@ class DenseCovariance:
         if self._inverse is None:
             if self._factor is None:
                 raise RuntimeError("The inverse was used up by gradient().")
-            self._inverse = inverse_of(self._factor, overwrite=True)
+            self._inverse = self._factor.inverse(overwrite=True)
             self._factor = None
         return self._inverse
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense import DenseFactor, factorise, inverse_of, mirror, packed, unpacked
+from biasgp.covariance.dense import DenseFactor, factorise, packed, unpacked
 from biasgp.covariance.protocol import Posterior
 from biasgp.kernels import Kernel
 
@@ -87,7 +87,7 @@ class DensePosterior(_ByChunks):
         return np.asarray(np.einsum("ij,ij->j", half, half))
 
     def inverse(self) -> Array:
-        return inverse_of(self.factor)
+        return self.factor.inverse()
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
@@ -114,14 +114,15 @@ class AveragedPosterior(_ByChunks):
 
     def __getstate__(self) -> dict[str, Any]:
         """With one triangle of the precision."""
-        state = vars(self).copy()
-        return {**state, "precision": packed(state["precision"].T)}
+        return {**vars(self), "precision": packed(self.precision.T)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """From a packed triangle, or from the whole matrix of a model file of format 1."""
-        stored = state["precision"]
-        whole = mirror(unpacked(stored)) if stored.ndim == 1 else _symmetric(stored)
-        vars(self).update(state, precision=whole)
+        whole = state["precision"]
+        if whole.ndim == 1:
+            lower = unpacked(whole)
+            whole = lower + np.tril(lower, -1).T
+        vars(self).update(state, precision=_symmetric(whole))
 
     def explained(self, cross: Array) -> Array:
         return np.asarray(np.einsum("ij,ij->i", cross @ self.precision, cross))
@@ -168,14 +169,9 @@ class PartialPosterior:
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given the others; NaN for those that were dropped."""
-        return spread_out(self.posterior.leave_one_out(), self.kept)
-
-
-def spread_out(moments: tuple[Array, Array], kept: Mask) -> tuple[Array, Array]:
-    """Means and variances of the readings that were kept among all of them; NaN for the others."""
-    mean, variance = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    mean[kept], variance[kept] = moments
-    return mean, variance
+        mean, variance = np.full(len(self.kept), np.nan), np.full(len(self.kept), np.nan)
+        mean[self.kept], variance[self.kept] = self.posterior.leave_one_out()
+        return mean, variance
 
 
 def _symmetric(A: Array) -> Array:

@@ -4,8 +4,7 @@ An engine is one way to compute with K for fixed inputs X: `dense` (exact, O(N³
 O(N)). A model's objective is written once, against `Engine` and `Covariance`. A new engine is one new file with these
 two classes and a posterior, and a line in `models/strategy.py` that says when it is used.
 
-Two things are not part of it. `FullInverse` is an extra of the dense engine, for models that need all of Q = K⁻¹.
-And precisions that may be negative, which only expectation propagation has, are a contract of their own: `signed.py`.
+Precisions that may be negative, which only expectation propagation has, are a contract of their own: `signed.py`.
 """
 
 from __future__ import annotations
@@ -70,13 +69,6 @@ class Covariance(Protocol):
 
     def negative_log_density(self, residual: Array, *, each_noise: bool = False) -> Density:
         """−log N(residual; 0, K) with its gradient. Ask for it last: the dense engine uses up what it has for it."""
-
-
-class FullInverse(Protocol):
-    """A covariance that has all of K⁻¹: single readings can then change their noise by rank-one updates."""
-
-    def inverse(self) -> Array:
-        """Q = K⁻¹, whole and symmetric."""
 
 
 class Engine(Protocol):

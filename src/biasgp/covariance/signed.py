@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array
-from biasgp.covariance.dense import DenseFactor, factorise, half_inverse_of, inverse_of
+from biasgp.covariance.dense import DenseFactor, factorise
 from biasgp.messages import CovarianceError
 
-# Below this |τᵢ|Cᵢᵢ a division by τᵢ would lose too many digits, and such readings go the long way.
-WEAK = 1e-5
+_WEAK = 1e-5
+"""Below this |τᵢ|Cᵢᵢ a division by τᵢ would lose too many digits, and such readings are computed without one."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,31 @@ class SignedFactor:
     second: DenseFactor | None
 
     @classmethod
+    def factorise(cls, C: Array, precision: Array) -> SignedFactor | None:
+        """The factors for C and τ; None where S is not positive definite."""
+        positive, minus, negative, cross = _parts(C, precision)
+        if len(minus) == len(precision):
+            return None
+        F = C * positive[:, None]
+        F *= positive
+        first = factorise(F, np.ones(len(F)))
+        if len(minus) == 0:
+            return cls(C, precision, positive, minus, negative, first, cross, cross, None)
+        G = first.half_solve(cross)
+        E = G.T @ G - negative[:, None] * C[np.ix_(minus, minus)] * negative
+        if not np.all(E.diagonal() > -1.0):
+            return None
+        try:
+            second = factorise(E, np.ones(len(minus)))
+        except CovarianceError:
+            return None
+        if second.jitter > 0.0:
+            return None
+        return cls(C, precision, positive, minus, negative, first, cross, G, second)
+
+    @classmethod
     def of(cls, C: Array, precision: Array, first: DenseFactor, G: Array, second: DenseFactor | None) -> SignedFactor:
-        """All of it from what takes O(N³) to make."""
+        """The factors from those parts that take O(N³) to make."""
         positive, minus, negative, cross = _parts(C, precision)
         return cls(C, precision, positive, minus, negative, first, cross, G, second)
 
@@ -52,7 +75,7 @@ class SignedFactor:
 
     def solve(self, shift: Array) -> tuple[Array, Array]:
         """b = (I + diag τ · C)⁻¹ν and m = Cb = Sν, without a product that cancels where τ is strong."""
-        weak = np.abs(self.precision) * self.C.diagonal() < WEAK
+        weak = np.abs(self.precision) * self.C.diagonal() < _WEAK
         safe = np.where(weak, 1.0, self.precision)
         target = np.where(weak, 0.0, shift / safe)
         held = np.where(weak, shift, 0.0)
@@ -83,12 +106,12 @@ class SignedFactor:
 
     def inverse(self) -> Array:
         """A, whole and symmetric (0 where τ is)."""
-        A = inverse_of(self.first)
+        A = self.first.inverse()
         if self.second is None:
             A *= self.positive[:, None]
             A *= self.positive
             return A
-        H, E = self.first.solve(self.cross), inverse_of(self.second)
+        H, E = self.first.solve(self.cross), self.second.inverse()
         HE = H @ E
         A -= HE @ H.T
         A *= self.positive[:, None]
@@ -102,12 +125,12 @@ class SignedFactor:
 
     def marginal_variances(self) -> Array:
         """The diagonal of S = C − CAC: half the work of A itself."""
-        weak = np.abs(self.precision) * self.C.diagonal() < WEAK
+        weak = np.abs(self.precision) * self.C.diagonal() < _WEAK
         # 1 − diag of |τ|^−½ A |τ|^−½, whose sign is τ's.
-        R = half_inverse_of(self.first)
+        R = self.first.half_inverse()
         share = 1.0 - np.einsum("ij,ij->j", R, R)
         if self.second is not None:
-            RE = half_inverse_of(self.second)
+            RE = self.second.half_inverse()
             H = R.T @ (self.G @ RE.T)
             share += np.einsum("ij,ij->i", H, H)
             share[self.minus] = 1.0 - np.einsum("ij,ij->j", RE, RE)
@@ -119,29 +142,6 @@ class SignedFactor:
             if V is not None:
                 variances[weak] += np.einsum("ij,ij->j", V, V)
         return np.asarray(variances)
-
-
-def signed_factor(C: Array, precision: Array) -> SignedFactor | None:
-    """The factors for C and τ; None where S is not positive definite."""
-    positive, minus, negative, cross = _parts(C, precision)
-    if len(minus) == len(precision):
-        return None
-    F = C * positive[:, None]
-    F *= positive
-    first = factorise(F, np.ones(len(F)))
-    if len(minus) == 0:
-        return SignedFactor(C, precision, positive, minus, negative, first, cross, cross, None)
-    G = first.half_solve(cross)
-    E = G.T @ G - negative[:, None] * C[np.ix_(minus, minus)] * negative
-    if not np.all(E.diagonal() > -1.0):
-        return None
-    try:
-        second = factorise(E, np.ones(len(minus)))
-    except CovarianceError:
-        return None
-    if second.jitter > 0.0:
-        return None
-    return SignedFactor(C, precision, positive, minus, negative, first, cross, G, second)
 
 
 def _parts(C: Array, precision: Array) -> tuple[Array, NDArray[np.intp], Array, Array]:

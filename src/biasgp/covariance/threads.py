@@ -1,4 +1,4 @@
-"""How many threads the linear algebra gets.
+"""How many threads the work gets, and how many of them the linear algebra.
 
 NumPy's and SciPy's wheels each bring a BLAS with a thread pool of its own, and the idle threads of one keep the
 other's off the cores: a fit of 300 points takes three times as long as on one thread. The factorisations are
@@ -7,6 +7,7 @@ SciPy's, so only its pool keeps its threads, and only where the matrices are lar
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,14 @@ SMALL = 500
 """Below this many points one thread is the fastest (measured by benchmarks/speed.py --threads)."""
 
 _taken = threading.RLock()
+
+
+def thread_count() -> int:
+    """How many threads to use: what the environment says, or the cores that this process may run on."""
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(name, "").isdigit():
+            return max(1, int(os.environ[name]))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The conditional densities of a block of readings, compiled. Same contract as `local.py`, for the common kernels.
+"""The conditional densities of a block of readings, compiled for the common kernels; contract as in `conditionals.py`.
 
 Row j of an upper triangle holds the covariances of point j with those after it, so that every inner loop runs along
 memory. The target comes last: the last pivot of the Cholesky factor is its conditional standard deviation.
@@ -13,16 +13,20 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
+from biasgp.kernels.stationary import SAME_POINT
+
 SQUARED_EXPONENTIAL, EXPONENTIAL, MATERN32, MATERN52 = range(4)
-SAME_POINT = 1e-6
 # Sums may be taken in vector order. Not NaN-free: a failed factorisation must show.
-FAST = {"reassoc", "contract", "nsz"}
+_FAST = {"reassoc", "contract", "nsz"}
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": _FAST, "error_model": "numpy"}
 Function = TypeVar("Function", bound=Callable[..., Any])
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": FAST, "error_model": "numpy"}
-_compile = cast("Callable[[Function], Function]", njit(**OPTIONS))
+Sites = tuple[Any, Any, Any, Any, int, float]
+"""Points in units of the length-scales, and their noise; targets and their neighbours (−1: none) among them; the family
+and the variance of the kernel."""
+_compile = cast("Callable[[Function], Function]", njit(**_OPTIONS))
 # Always inside their callers: a process that has just compiled a separate function and one that has read it from
 # numba's cache use differently optimised copies of it, whose sums differ in the last bit.
-_compile_inside = cast("Callable[[Function], Function]", njit(forceinline=True, **OPTIONS))
+_compile_inside = cast("Callable[[Function], Function]", njit(forceinline=True, **_OPTIONS))
 
 
 @_compile_inside
@@ -101,9 +105,11 @@ def _gather(A: Any, target: int, neighbours: Any, P: Any) -> int:
 
 
 @_compile_inside
-def _factorise(K: Any, U: Any, n: int, variance: float, noise: Any, neighbours: Any, own_noise: float) -> bool:
+def _factorise(sites: Sites, near: Any, n: int, own_noise: float, K: Any, U: Any) -> bool:
+    """Cholesky factor of the covariance of n neighbours and their target, with their noise, into U."""
+    _, noise, _, _, _, variance = sites
     for j in range(n + 1):
-        U[j, j] = variance + (noise[neighbours[j]] if j < n else own_noise)
+        U[j, j] = variance + (noise[near[j]] if j < n else own_noise)
         for k in range(j + 1, n + 1):
             U[j, k] = K[j, k]
     return _cholesky(U, n + 1)
@@ -120,13 +126,12 @@ def _back_solve(U: Any, n: int, x: Any) -> None:
 
 
 @_compile
-def density(
-    A: Any, family: int, variance: float, y: Any, noise: Any, targets: Any, neighbours: Any, entries: Any
-) -> tuple[bool, Any]:
+def density(sites: Sites, y: Any, entries: Any) -> tuple[bool, Any]:
     """Σ ½(log v + r²/v) over the targets, then its gradient in log variance, each log length-scale and (summed) noise.
 
     `entries`, where it has rows, gets the gradient in the noise of each neighbour and, last, of the target.
     """
+    A, noise, targets, neighbours, family, variance = sites
     m, d = neighbours.shape[1], A.shape[1]
     K, S, U = np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1))
     P, b, w, z, u = np.empty((d, m + 1)), np.empty(m + 1), np.empty(m + 1), np.empty(m + 1), np.empty(m + 1)
@@ -135,7 +140,7 @@ def density(
         own, near = targets[t], neighbours[t]
         n = _gather(A, own, near, P)
         _covariances(P, n + 1, family, variance, K, S)
-        if not _factorise(K, U, n, variance, noise, near, noise[own]):
+        if not _factorise(sites, near, n, noise[own], K, U):
             return False, out
         for k in range(n):
             z[k] = y[near[k]]
@@ -180,10 +185,9 @@ def density(
 
 
 @_compile
-def condition(
-    A: Any, family: int, variance: float, noise: Any, targets: Any, neighbours: Any, own: Any, weights: Any, v: Any
-) -> bool:
+def condition(sites: Sites, own: Any, weights: Any, v: Any) -> bool:
     """Weights of the neighbours in E(target | neighbours), and its variance with noise own[t]."""
+    A, _, targets, neighbours, family, variance = sites
     m, d = neighbours.shape[1], A.shape[1]
     K, S, U = np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1)), np.empty((m + 1, m + 1))
     P, b = np.empty((d, m + 1)), np.empty(m + 1)
@@ -191,7 +195,7 @@ def condition(
         near = neighbours[t]
         n = _gather(A, targets[t], near, P)
         _covariances(P, n + 1, family, variance, K, S)
-        if not _factorise(K, U, n, variance, noise, near, own[t]):
+        if not _factorise(sites, near, n, own[t], K, U):
             return False
         for k in range(n):
             b[k] = U[k, n]

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
-from biasgp.covariance.blocks import MakePool, Threads
+from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
@@ -61,7 +61,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     neighbors: int = 20
     max_time: float | None = None
     verbose: bool = False
-    _make_pool: MakePool = staticmethod(Threads)
+    _make_pool: MakePool = staticmethod(on_threads)
 
     @abstractmethod
     def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:

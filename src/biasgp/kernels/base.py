@@ -142,6 +142,17 @@ class _Pair(Kernel):
     def embedding(self, X: Array) -> Array:
         return np.hstack([self.left.embedding(X), self.right.embedding(X)])
 
+    def vjp(self, X: Array) -> tuple[Array, Pullback]:
+        return self._joined(self.left.vjp(X), self.right.vjp(X))
+
+    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
+        return self._joined(self.left.batched_vjp(P), self.right.batched_vjp(P))
+
+    @staticmethod
+    @abstractmethod
+    def _joined(left: tuple[Array, Pullback], right: tuple[Array, Pullback]) -> tuple[Array, Pullback]:
+        """The matrix of both, and its pullback, from those of each."""
+
     def stretched(self, factor: float) -> Self:
         return replace(self, left=self.left.stretched(factor), right=self.right.stretched(factor))
 
@@ -164,13 +175,9 @@ class Sum(_Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) + self.right.diag(X)
 
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        A, pull_a = self.left.vjp(X)
-        B, pull_b = self.right.vjp(X)
-        return A + B, lambda W: np.concatenate([pull_a(W), pull_b(W)])
-
-    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
-        (A, pull_a), (B, pull_b) = self.left.batched_vjp(P), self.right.batched_vjp(P)
+    @staticmethod
+    def _joined(left: tuple[Array, Pullback], right: tuple[Array, Pullback]) -> tuple[Array, Pullback]:
+        (A, pull_a), (B, pull_b) = left, right
         return A + B, lambda W: np.concatenate([pull_a(W), pull_b(W)])
 
     def scaled(self, factor: float) -> Kernel:
@@ -203,13 +210,9 @@ class Product(_Pair):
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) * self.right.diag(X)
 
-    def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        A, pull_a = self.left.vjp(X)
-        B, pull_b = self.right.vjp(X)
-        return A * B, lambda W: np.concatenate([pull_a(W * B), pull_b(W * A)])
-
-    def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
-        (A, pull_a), (B, pull_b) = self.left.batched_vjp(P), self.right.batched_vjp(P)
+    @staticmethod
+    def _joined(left: tuple[Array, Pullback], right: tuple[Array, Pullback]) -> tuple[Array, Pullback]:
+        (A, pull_a), (B, pull_b) = left, right
         return A * B, lambda W: np.concatenate([pull_a(W * B), pull_b(W * A)])
 
     def scaled(self, factor: float) -> Kernel:
@@ -219,19 +222,14 @@ class Product(_Pair):
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
 
 
-Adapter = Callable[[object], Kernel | None]
-ADAPTERS: list[Adapter] = []
-"""What makes a kernel of ours from a foreign one, or None of what is not its own; each adapter's module adds it."""
-
-
 def as_kernel(kernel: object) -> Kernel:
-    """A kernel of ours as it is, a foreign one through its adapter; anything else is refused."""
+    """A kernel of ours as it is, one of scikit-learn's behind an adapter; anything else is refused."""
+    from biasgp.kernels.sklearn_adapter import SklearnKernel
+
     if isinstance(kernel, Kernel):
         return kernel
-    for adapter in ADAPTERS:
-        adapted = adapter(kernel)
-        if adapted is not None:
-            return adapted
+    if hasattr(kernel, "hyperparameters") and hasattr(kernel, "clone_with_theta"):
+        return SklearnKernel(kernel)
     raise TypeError(
         f"kernel must be one of biasgp.kernels or of sklearn.gaussian_process.kernels, got {type(kernel).__name__}."
     )

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, cast
 
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.inputs import resolve_columns
 from biasgp.kernels.base import Column, Kernel
 
-VARIANCE_RANGE = (1e-6, 1e4)
+_VARIANCE_RANGE = (1e-6, 1e4)
 """Bounds of a kernel's variance, in units of the (robustly scaled) response's variance."""
-FURTHEST_FIXED = (1e-30, 1e30)
+_FIXED_RANGE = (1e-30, 1e30)
 """In the same unit, where it is fixed: further out it cannot have been meant."""
-FURTHEST_START = (1e-8, 1e8)
-"""In the same unit: a variance that is given to start from is taken to be no further out than this. With the lowest
-noise, 1e-6, the covariance then has 14 digits, which is what doubles hold."""
+_START_RANGE = (1e-8, 1e8)
+"""In the same unit, limits of a variance that is given to start from. With the lowest noise, 1e-6, the covariance then
+has 14 digits, which is what doubles hold."""
+_DOUBLES = float(np.finfo(float).tiny), float(np.finfo(float).max)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf(Kernel):
-    """What single kernels share: a variance, columns, and parameters that are held."""
+    """A kernel that is not made of others: a variance, the columns that it sees, and parameters that are fixed."""
 
     variance: float | None = None
     columns: tuple[Column, ...] | None = None
@@ -40,7 +40,8 @@ class Leaf(Kernel):
                 raise ValueError(f"{type(self).__name__}: {name} must be positive and finite, got {value!r}.")
 
     def _columns_of(self, X: Array) -> Array:
-        return X if self.columns is None else X[:, cast("tuple[int, ...]", self.columns)]
+        """The chosen columns of points (..., d)."""
+        return X if self.columns is None else X[..., cast("tuple[int, ...]", self.columns)]
 
     def _to_columns(self, values: Array, width: int) -> Array:
         """Values of the chosen columns among all `width` columns, with zeros for the others."""
@@ -58,9 +59,9 @@ class Leaf(Kernel):
         """Values from the data for the parameters that are None, as (replace) keywords."""
         if self.variance is None:
             return {"variance": 1.0}
-        relative, (low, high) = self.variance / unit, FURTHEST_START
+        relative, (low, high) = self.variance / unit, _START_RANGE
         if "variance" in self.held:
-            if FURTHEST_FIXED[0] <= relative <= FURTHEST_FIXED[1]:
+            if _FIXED_RANGE[0] <= relative <= _FIXED_RANGE[1]:
                 return {"variance": relative}
             raise ValueError(
                 f"{type(self).__name__}: the variance is fixed at {self.variance:g}, which is {relative:.0e} times "
@@ -68,13 +69,26 @@ class Leaf(Kernel):
             )
         return {"variance": min(max(relative, low), high)}
 
+    @staticmethod
+    def _per_input(given: Any, start: Array, ard: bool, name: str) -> Any:
+        """One value per input (a tuple) under ARD, else one number; the user's where given."""
+        if not ard:
+            if given is not None and np.size(given) != 1:
+                raise ValueError(f"{name} has {np.size(given)} values, but one is shared by all inputs; pass ard=True.")
+            return float(np.exp(np.log(start).mean())) if given is None else float(np.ravel(given)[0])
+        if given is None:
+            return tuple(start.tolist())
+        if np.size(given) not in (1, len(start)):
+            raise ValueError(f"{name} has {np.size(given)} values for {len(start)} input columns.")
+        return tuple(np.broadcast_to(np.ravel(given), start.shape).astype(float).tolist())
+
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         """Lower and upper bound of one parameter."""
-        low, high = VARIANCE_RANGE
+        low, high = _VARIANCE_RANGE
         return np.array([low]), np.array([high * max(1.0, response_variance)])
 
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
-        columns = None if self.columns is None else resolve_columns(self.columns, X.shape[1], names)
+        columns = None if self.columns is None else tuple(_resolve(c, X.shape[1], names) for c in self.columns)
         chosen = X if columns is None else X[:, columns]
         return replace(self, columns=columns, **self._start(chosen, unit))
 
@@ -112,7 +126,8 @@ class Leaf(Kernel):
         return names
 
     def scaled(self, factor: float) -> Kernel:
-        scaled = tuple(within_doubles(factor * v) for v in self._values("variance"))
+        # The square of a slope of 1e-84 over 1e90 is not a positive double; the nearest one is taken.
+        scaled = tuple(min(max(factor * v, _DOUBLES[0]), _DOUBLES[1]) for v in self._values("variance"))
         return replace(self, variance=scaled if isinstance(self.variance, tuple) else scaled[0])
 
     def with_scale_held(self) -> Self | None:
@@ -153,24 +168,14 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def within_doubles(variance: float) -> float:
-    """The nearest positive double: the square of a slope of 1e-84 over 1e90 is none."""
-    return min(max(variance, float(np.finfo(float).tiny)), float(np.finfo(float).max))
-
-
-def per_input(given: Any, start: Array, ard: bool, name: str) -> Any:
-    """One value per input (a tuple) under ARD, else one number; the user's where given."""
-    if not ard:
-        if given is not None and np.size(given) != 1:
-            raise ValueError(f"{name} has {np.size(given)} values, but one is shared by all inputs; pass ard=True.")
-        return float(np.exp(np.log(start).mean())) if given is None else float(np.ravel(given)[0])
-    if given is None:
-        return tuple(start.tolist())
-    if np.size(given) not in (1, len(start)):
-        raise ValueError(f"{name} has {np.size(given)} values for {len(start)} input columns.")
-    return tuple(np.broadcast_to(np.ravel(given), start.shape).astype(float).tolist())
-
-
-def on_each(function: Callable[[Array], Array], P: Array) -> Array:
-    """A function of points, applied to each of several sets of points P (B, n, d)."""
-    return function(P.reshape(-1, P.shape[-1])).reshape(*P.shape[:2], -1)
+def _resolve(column: Column, width: int, names: Sequence[str] | None) -> int:
+    """A column's index from 0, by its name or by an index that may be negative."""
+    if isinstance(column, str):
+        if names is None:
+            raise ValueError(f"The kernel asks for column {column!r}, but X has no column names; use an index.")
+        if column not in names:
+            raise ValueError(f"The kernel asks for column {column!r}, but X has {', '.join(map(repr, names))}.")
+        return list(names).index(column)
+    if not -width <= column < width:
+        raise ValueError(f"The kernel asks for column {column}, but X has {width} columns (0 to {width - 1}).")
+    return int(column) % width

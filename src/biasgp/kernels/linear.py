@@ -10,7 +10,7 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.inputs import column_scales
 from biasgp.kernels.base import Pullback
-from biasgp.kernels.leaf import Leaf, on_each, per_input
+from biasgp.kernels.leaf import Leaf
 
 LINEAR_WEIGHT = 1e-2
 """What a squared standard deviation of a column counts in the distance: a linear function has no scale of its own."""
@@ -27,11 +27,10 @@ class Constant(Leaf):
         return np.full(len(X), self._values("variance")[0])
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        C = self(X)
-        return C, lambda W: np.array([C[0, 0] * W.sum()])
+        return self.batched_vjp(X)
 
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
-        C = np.full((*P.shape[:2], P.shape[1]), self._values("variance")[0])
+        C = np.full((*P.shape[:-1], P.shape[-2]), self._values("variance")[0])
         return C, lambda W: np.array([np.vdot(W, C)])
 
 
@@ -47,7 +46,7 @@ class Linear(Leaf):
         spread = column_scales(columns)
         slopes = 1.0 / (len(spread) * spread**2)
         given = None if self.variance is None else np.divide(self.variance, unit)
-        variance: Any = per_input(given, slopes, self.ard, "variance")
+        variance: Any = self._per_input(given, slopes, self.ard, "variance")
         # The mean of equal numbers differs from them by rounding, which is much where they are large.
         middle = np.where(np.ptp(columns, axis=0) > 0.0, columns.mean(axis=0), columns[0])
         center = middle if self.center is None else np.broadcast_to(self.center, spread.shape)
@@ -70,24 +69,17 @@ class Linear(Leaf):
         return np.asarray((self._features(X) ** 2 * self._values("variance")).sum(axis=1))
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
-        A = self._features(X)
-        variance = np.array(self._values("variance"))
-
-        def pullback(W: Array) -> Array:
-            each = ((W @ A) * A).sum(axis=0)
-            return np.asarray(variance * (each if self.ard else each.sum()))
-
-        return self(X), pullback
+        return self.batched_vjp(X)
 
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
-        A = on_each(self._features, P)
+        A = self._features(P)
         variance = np.array(self._values("variance"))
 
         def pullback(W: Array) -> Array:
-            each = np.einsum("bij,bid,bjd->d", W, A, A)
+            each = ((W @ A) * A).reshape(-1, A.shape[-1]).sum(axis=0)
             return np.asarray(variance * (each if self.ard else each.sum()))
 
-        return np.asarray((A * variance) @ A.transpose(0, 2, 1)), pullback
+        return np.asarray((A * variance) @ A.swapaxes(-1, -2)), pullback
 
     def inverse_square_lengths(self, X: Array) -> Array:
         return self._to_columns(LINEAR_WEIGHT / column_scales(self._columns_of(X)) ** 2, X.shape[1])

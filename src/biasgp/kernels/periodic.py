@@ -10,8 +10,13 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.inputs import neighbour_gap
 from biasgp.kernels.base import Pullback
-from biasgp.kernels.leaf import Leaf, on_each, per_input
+from biasgp.kernels.leaf import Leaf
 from biasgp.kernels.stationary import SquaredExponential
+
+_PERIODS = 4
+"""Periods that the widest input is taken to hold, where none is given."""
+_LENGTH_RANGE = (0.05, 100.0)
+"""Bounds of the length-scales, in units of the circle's radius: from a twentieth of it to no variation at all."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,15 +33,15 @@ class Periodic(SquaredExponential):
         return ("variance", "length_scale", "period")
 
     def _start(self, columns: Array, unit: float) -> dict[str, Any]:
-        period = self.period if self.period is not None else float(np.ptp(columns, axis=0).max() / 4 or 1.0)
+        period = self.period if self.period is not None else float(np.ptp(columns, axis=0).max() / _PERIODS or 1.0)
         scales = np.full(columns.shape[1], np.sqrt(columns.shape[1]))
-        length_scale = per_input(self.length_scale, scales, self.ard, "length_scale")
+        length_scale = self._per_input(self.length_scale, scales, self.ard, "length_scale")
         return Leaf._start(self, columns, unit) | {"length_scale": length_scale, "period": period}
 
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         if name == "length_scale":
             size = len(self._values(name))
-            return np.full(size, 0.05), np.full(size, 100.0)
+            return np.full(size, _LENGTH_RANGE[0]), np.full(size, _LENGTH_RANGE[1])
         if name == "period":
             widest = float(np.ptp(columns, axis=0).max()) or 1.0
             return np.array([2.0 * neighbour_gap(columns).min()]), np.array([2.0 * widest])
@@ -44,7 +49,7 @@ class Periodic(SquaredExponential):
 
     def _features(self, X: Array) -> Array:
         angle = 2.0 * np.pi / self._values("period")[0] * self._columns_of(X)
-        return np.hstack([np.cos(angle), np.sin(angle)])
+        return np.concatenate([np.cos(angle), np.sin(angle)], axis=-1)
 
     def scaled_inputs(self, X: Array) -> Array:
         lengths = self._values("length_scale")
@@ -52,11 +57,10 @@ class Periodic(SquaredExponential):
 
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         C, base = super().vjp(X)
-        A, d = self.scaled_inputs(X), self._columns_of(X).shape[1]
-        columns = self._columns_of(X)
+        A, columns = self.scaled_inputs(X), self._columns_of(X)
         # From the first row on: W is symmetric, so a common angle adds nothing but its rounding, times 1e90 perhaps.
         angle = 2.0 * np.pi / self._values("period")[0] * (columns - columns[0])
-        cos, sin = A[:, :d], A[:, d:]
+        cos, sin = np.hsplit(A, 2)
 
         def pullback(W: Array) -> Array:
             G = W * C
@@ -68,7 +72,7 @@ class Periodic(SquaredExponential):
 
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
         C, base = super().batched_vjp(P)
-        angle = 2.0 * np.pi / self._values("period")[0] * on_each(self._columns_of, P)
+        angle = 2.0 * np.pi / self._values("period")[0] * self._columns_of(P)
         gap = angle[:, :, None, :] - angle[:, None, :, :]
         turn = gap * np.sin(gap) / np.square(self._values("length_scale"))
         return C, lambda W: np.append(base(W), np.einsum("bij,bijd->", W * C, turn))

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.kernels.base import ADAPTERS, Column, Kernel, Pullback
+from biasgp.kernels.base import Column, Kernel, Pullback
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,3 @@ class SklearnKernel(Kernel):
 
     def fix(self, *names: str) -> Self:
         raise ValueError("Fix a scikit-learn kernel's parameters by its own bounds='fixed'.")
-
-
-def _adapt(kernel: object) -> Kernel | None:
-    foreign = hasattr(kernel, "hyperparameters") and hasattr(kernel, "clone_with_theta")
-    return SklearnKernel(kernel) if foreign else None
-
-
-ADAPTERS.append(_adapt)

@@ -11,12 +11,15 @@ from scipy.spatial.distance import cdist
 from biasgp._typing import Array
 from biasgp.inputs import column_scales, neighbour_gap
 from biasgp.kernels.base import Pullback
-from biasgp.kernels.leaf import Leaf, on_each, per_input
+from biasgp.kernels.leaf import Leaf
 
-# The exponential kernel's slope has no limit at distance 0. What a pair this close (in length-scales) adds to a
-# gradient is smaller still, so the slope stops growing here.
 SAME_POINT = 1e-6
-FAR_APART = 1e4
+"""Distance, in length-scales, at which the exponential kernel's slope stops growing: it has no limit at 0, and what a
+pair this close adds to a gradient is smaller still."""
+_LENGTH_RANGE = (0.5, 100.0)
+"""Bounds of a length-scale: in gaps between neighbouring points, and in ranges of the inputs. One far below the spacing
+of the points would explain any outlier as signal."""
+_FAR_APART = 1e4
 """Length-scales from the centre beyond which squares of differences lose half of their digits when expanded."""
 
 
@@ -40,18 +43,17 @@ class Stationary(Leaf):
     def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         scales = column_scales(columns) * np.sqrt(columns.shape[1])
         return super()._start(columns, unit) | {
-            "length_scale": per_input(self.length_scale, scales, self.ard, "length_scale")
+            "length_scale": self._per_input(self.length_scale, scales, self.ard, "length_scale")
         }
 
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         if name != "length_scale":
             return super()._limits(name, columns, response_variance)
-        # A length-scale far below the spacing of the points would explain any outlier as signal.
-        ranges = np.ptp(columns, axis=0)
+        (least, most), ranges = _LENGTH_RANGE, np.ptp(columns, axis=0)
         ranges = np.where(ranges > 0, ranges, column_scales(columns))
         if self.ard:
-            return 0.5 * columns.shape[1] * neighbour_gap(columns), 100.0 * ranges
-        return 0.5 * neighbour_gap(columns, jointly=True), np.array([100.0 * np.linalg.norm(ranges)])
+            return least * columns.shape[1] * neighbour_gap(columns), most * ranges
+        return least * neighbour_gap(columns, jointly=True), np.array([most * np.linalg.norm(ranges)])
 
     def _features(self, X: Array) -> Array:
         """What distances are taken between, before division by the length-scales."""
@@ -89,7 +91,7 @@ class Stationary(Leaf):
         return C, pullback
 
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
-        A = on_each(self.scaled_inputs, P)
+        A = self.scaled_inputs(P)
         squares = (A[:, :, None, :] - A[:, None, :, :]) ** 2
         C, slope = self.profile(squares.sum(axis=-1))
         variance = self._values("variance")[0]
@@ -118,7 +120,7 @@ class Stationary(Leaf):
 
 def _weighted_squares(G: Array, A: Array) -> Array:
     """Σᵢⱼ Gᵢⱼ (aᵢ − aⱼ)² for each column of A."""
-    if np.abs(A).max(initial=0.0) > FAR_APART:
+    if np.abs(A).max(initial=0.0) > _FAR_APART:
         return np.array([(G * (a[:, None] - a) ** 2).sum() for a in A.T])
     # All columns from the one product GA.
     return np.asarray(2.0 * (G.sum(axis=1) @ A**2 - (A * (G @ A)).sum(axis=0)))

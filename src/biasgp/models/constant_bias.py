@@ -29,7 +29,7 @@ from biasgp.models import gaussian
 from biasgp.models.box_qp import Box, BoxSolution, solve
 from biasgp.models.problem import LOG_2PI, FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search, stages
-from biasgp.optimize import PATIENCE, Report, follow, go_on, minimize, multistart, resume, screen
+from biasgp.optimize import POLICY, Report, go_on, minimize, multistart, resume
 
 K_START, K_RANGE = 0.7, (0.1, 3.0)
 STEEP = 0.25
@@ -215,7 +215,7 @@ def _stepping_stone(
 ) -> Report:
     """Where the usual starts lead with k held. Cut short where that promises no more than what was found has."""
     nothing_stood_out = bool(found.at_upper[-1])
-    stone = screen(objective, starts if nothing_stood_out else starts[:1], fixed)
+    stone = multistart(objective, starts if nothing_stood_out else starts[:1], fixed, 0)
     as_held, _ = objective(np.clip(found.x, fixed[:, 0], fixed[:, 1]))
     if not nothing_stood_out and stone.value - stone.promise > as_held:
         return stone
@@ -227,10 +227,10 @@ def _follow(
 ) -> Report:
     """Free k, and go on from a stepping stone for as long as it may still end below `to_beat`."""
     objective.rebalance(stone.x)
-    begun = resume(objective, stone, free, min(PATIENCE, max_iter), growth)
-    if begun.n_iter < PATIENCE:
+    begun = resume(objective, stone, free, min(POLICY.patience, max_iter), growth)
+    if begun.n_iter < POLICY.patience:
         return begun
-    report = follow(objective, begun, free, max_iter - begun.n_iter, to_beat)
+    report = go_on(objective, begun, free, max_iter - begun.n_iter, to_beat=to_beat)
     return replace(report, n_iter=begun.n_iter + report.n_iter)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.signed import SignedFactor, signed_factor
+from biasgp.covariance.signed import SignedFactor
 from biasgp.models.t_noise import StudentT
 from biasgp.models.tilted import Tilted, tilt
 
@@ -178,7 +178,7 @@ class Expectation:
         self.n_sweeps += 1
         if not (np.all(np.isfinite(sites.shift)) and np.all(np.isfinite(sites.precision))):
             return None
-        factor = signed_factor(self.C, sites.precision)
+        factor = SignedFactor.factorise(self.C, sites.precision)
         if factor is None:
             return None
         variance = factor.marginal_variances()

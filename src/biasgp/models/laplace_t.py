@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from biasgp._typing import Array
-from biasgp.covariance.signed import SignedFactor, signed_factor
+from biasgp.covariance.signed import SignedFactor
 from biasgp.models.ep import weighted_sites
 from biasgp.models.t_noise import StudentT
 
@@ -63,13 +63,13 @@ def find_mode(C: Array, y: Array, t: StudentT, f: Array) -> Mode | None:
     moved = np.inf
     for n_steps in range(1, MAX_STEPS + 1):
         d = log_density(y, f, t)
-        factor = signed_factor(C, -d.second)
+        factor = SignedFactor.factorise(C, -d.second)
         if factor is not None and moved <= TOLERANCE * np.sqrt(t.scale2):
             return Mode(f, b, factor, d, n_steps, True)
         stepped = None if factor is None or n_steps == 1 else factor.solve(d.first - d.second * f)
         if stepped is None or _log_posterior(y, *stepped, t) < value - 1e-10 * abs(value):
             sites = weighted_sites(y, f, t)
-            easy = signed_factor(C, sites.precision)
+            easy = SignedFactor.factorise(C, sites.precision)
             if easy is None:
                 return None
             stepped = easy.solve(sites.shift)
@@ -84,7 +84,7 @@ def reweighted(C: Array, y: Array, t: StudentT, f: Array) -> Mode:
     n_steps = 0
     while True:
         sites = weighted_sites(y, f, t)
-        factor = signed_factor(C, sites.precision)
+        factor = SignedFactor.factorise(C, sites.precision)
         assert factor is not None  # no precision is negative
         before, (b, f) = f, factor.solve(sites.shift)
         n_steps += 1

@@ -8,7 +8,7 @@ from math import exp, lgamma, log, log1p, pi
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.dense import factorise, inverse_of, semidefinite_root
+from biasgp.covariance.dense import factorise, semidefinite_root
 from biasgp.kernels import Pullback
 from biasgp.messages import CovarianceError
 from biasgp.models.coordinates import Coordinates
@@ -80,7 +80,7 @@ def given(data: Target, u: Array, U: Array, before: Given | None = None) -> Give
     factor = factorise(C, errors + data.problem.known)
     alpha = factor.solve(data.problem.y)
     value = -0.5 * (len(data.problem.y) * LOG_2PI + factor.logdet + float(data.problem.y @ alpha))
-    W = inverse_of(factor, overwrite=True)
+    W = factor.inverse(overwrite=True)
     W -= np.outer(alpha, alpha)
     W *= 0.5
     gradient = -np.append(pullback(W), W.diagonal() @ errors)

@@ -24,7 +24,7 @@ from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.models import constant_bias
 from biasgp.models.problem import FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, NOISE_RANGE, Strategy, covariance_bounds
-from biasgp.optimize import ON_BOUND, OUT_OF_TIME, Report, minimize
+from biasgp.optimize import OUT_OF_TIME, POLICY, Report, minimize
 from biasgp.watch import did, expect, out_of_time, stage, tell
 
 SHAPE_RANGE = (0.25, 200.0)
@@ -172,9 +172,8 @@ def expectation_maximisation(objective: RandomBiasLikelihood, x: Array, bounds: 
     low, high = bounds[:, 0], bounds[:, 1]
     free = high > low
     settled = message == "the value settled"
-    return Report(
-        x, value, settled, message, n_iter, spent, free & (x <= low + ON_BOUND), free & (x >= high - ON_BOUND)
-    )
+    at_lower, at_upper = free & (x <= low + POLICY.on_bound), free & (x >= high - POLICY.on_bound)
+    return Report(x, value, settled, message, n_iter, spent, at_lower, at_upper)
 
 
 def _variances_step(objective: RandomBiasLikelihood, x: Array, bounds: Array) -> Array:

@@ -14,20 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.blocks import MakePool, Threads
+from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.dense_engine import DenseEngine
-from biasgp.covariance.kriging import NeighbourSurroundings, tree_of
-from biasgp.covariance.nearness import Nearness
-from biasgp.covariance.neighbours import nearest
+from biasgp.covariance.neighbours import Nearness
 from biasgp.covariance.posterior import PartialPosterior
 from biasgp.covariance.protocol import Engine, Posterior, leave_one_out
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia import Vecchia
-from biasgp.covariance.vecchia_posterior import VecchiaPosterior
+from biasgp.covariance.vecchia_posterior import NeighbourSurroundings, VecchiaPosterior
 from biasgp.inputs import representative_rows
 from biasgp.kernels import Kernel
 from biasgp.models.problem import EVERYTHING, Problem, Rows
-from biasgp.optimize import Objective, Report, go_on, multistart, resume, screen
+from biasgp.optimize import Objective, Report, go_on, multistart, resume
 from biasgp.watch import did, expect, out_of_time, stage, tell
 
 # Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular.
@@ -111,7 +109,7 @@ def dense(build: Build, problem: Problem) -> Objective:
 
 def better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
     """What the usual starts lead to, if that is better: what few readings did not show, f may follow with more."""
-    rival = screen(objective, starts, bounds)
+    rival = multistart(objective, starts, bounds, 0)
     rival = replace(rival, n_evaluations=rival.n_evaluations + found.n_evaluations)
     if rival.value - rival.promise <= found.value:
         rival = go_on(objective, rival, bounds, max_iter)
@@ -210,9 +208,7 @@ class EngineSurroundings:
 
     def __init__(self, strategy: OneEngine, kernel: Kernel, X: Array) -> None:
         self.strategy, self.X = strategy, X
-        nearness = Nearness.of(kernel, X)
-        near = nearest(tree_of(nearness, X), nearness.coordinates(X), 2)
-        self.nearest = np.where(near[:, 0] == np.arange(len(X)), near[:, -1], near[:, 0])
+        self.nearest = Nearness.of(kernel, X).nearest_others(1)[:, 0]
 
     def leave_one_out(self, kernel: Kernel, y: Array, noise: Array, usable: Mask) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given the usable others."""
@@ -230,7 +226,7 @@ class NearestNeighbours:
     """Each reading beside so many neighbours; `make_pool` says where the blocks of readings live."""
 
     neighbours: int = 20
-    make_pool: MakePool = Threads
+    make_pool: MakePool = on_threads
     exact = False
 
     def first_rows(self, problem: Problem) -> Rows:
@@ -258,7 +254,7 @@ class NearestNeighbours:
         self, build: Build, problem: Problem, found: Found, bounds: Array, max_iter: int, share: float
     ) -> tuple[Engine, Report]:
         """Search, and again with new neighbours if the length-scales have moved so far that they are others."""
-        make_pool = self.make_pool if share == 1.0 else Threads  # a sample is not worth sending anywhere
+        make_pool = self.make_pool if share == 1.0 else on_threads  # a sample is not worth sending anywhere
         kernel, X, n = problem.kernel, problem.X, len(problem)
         report, p = grown(found.report, n / found.n), len(kernel.theta)
         for _ in range(MAX_REFRESHES):
@@ -330,8 +326,7 @@ def patches(kernel: Kernel, X: Array, size: int = FEW_READINGS) -> NDArray[np.in
     chosen = []
     for count, power in PATCHES:
         thinned = shuffled[: max(each, round(n**power * each ** (1.0 - power)))]
-        tree = tree_of(nearness, X[thinned])
-        near = nearest(tree, coordinates[shuffled[-count:]], each)
+        near = replace(nearness, X=X[thinned]).nearest(X[shuffled[-count:]], each)
         chosen.append(thinned[near.ravel()])
     return np.unique(np.concatenate(chosen))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense import add_outer, factorise, inverse_of
+from biasgp.covariance.dense import add_outer, factorise
 from biasgp.models.problem import EVERYTHING, Rows
 from biasgp.models.sparse.kinds import PRIOR_CLEAN, PRIOR_OUTLIERS, Labels, Slab, log_normal
 
@@ -89,12 +89,12 @@ class Support:
         noise = self.clean_noise + self.added[self.labels]
         if len(rows) == len(self.y):
             factor = factorise(self.C, noise)
-            self.logdet, self._Q = factor.logdet, inverse_of(factor, overwrite=True)
+            self.logdet, self._Q = factor.logdet, factor.inverse(overwrite=True)
         else:
             self.logdet, self._Q = 0.0, np.zeros_like(self.C)
             if len(rows):
                 factor = factorise(self.C[np.ix_(rows, rows)], noise[rows])
-                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, inverse_of(factor)
+                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, factor.inverse()
         self._n_kept = 0
         self._renew()
 
@@ -120,7 +120,7 @@ class Support:
 
     def part(self, rows: NDArray[np.intp], labels: Labels) -> tuple[Support, Array]:
         """Some readings of the GP as a model of their own, whose prior is what the others say; and their covariance."""
-        K = inverse_of(factorise(self.Q[np.ix_(rows, rows)], np.zeros(len(rows))))
+        K = factorise(self.Q[np.ix_(rows, rows)], np.zeros(len(rows))).inverse()
         noise, U = self.clean_noise[rows], self.U[rows]
         rest = np.delete(self.labels, rows)
         fixed = FixedLabels(

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import betaln, logsumexp
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.kriging import PREDICTIONS
 from biasgp.covariance.protocol import Posterior
 from biasgp.covariance.threads import blas_threads_for
+from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.kernels import Kernel
 from biasgp.models.diagnosis import Finding, findings
 from biasgp.models.gaussian import Likelihood

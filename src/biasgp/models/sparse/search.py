@@ -24,7 +24,7 @@ from biasgp.models.sparse.kinds import (
 )
 from biasgp.models.sparse.labels import Support, log_evidence
 from biasgp.models.strategy import covariance_bounds
-from biasgp.optimize import OPTIMISM_FACTOR, Report, go_on, minimize
+from biasgp.optimize import POLICY, Report, go_on, minimize
 
 SLAB_RANGE = (LOWEST_VARIANCE, 1e6)
 """Of the variance of a group's biases, in units of y's robust variance."""
@@ -208,7 +208,7 @@ class Search:
             self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
             done = not moved and (report.promise <= tolerance or evidence < before + policy.rival_tolerance)
             before, earlier = evidence, None if moved else report
-            hopeless = best is not None and not moved and evidence + OPTIMISM_FACTOR * report.promise < best.evidence
+            hopeless = best is not None and not moved and evidence + POLICY.optimism * report.promise < best.evidence
             if done or hopeless or (best is not None and best.is_ahead_of(labels, evidence, policy.hopeless_gap)):
                 break
         state = State(x, slab, labels.copy(), evidence, report, not moved)

@@ -20,7 +20,7 @@ from biasgp.models.sparse.kinds import Kinds, Labels, Slab, first_slabs, replace
 from biasgp.models.sparse.pairs import climb_in_pairs
 from biasgp.models.sparse.search import LabelledLikelihood, Search, State, by_evidence, leading_block
 from biasgp.models.strategy import covariance_starts
-from biasgp.optimize import OPTIMISM_FACTOR, follow, screen
+from biasgp.optimize import POLICY, go_on, multistart
 from biasgp.response import MAD_TO_STD
 
 MAX_SHARE = 0.5
@@ -91,8 +91,8 @@ class OtherLengths:
         bounds = np.vstack([search.bounds, np.column_stack([extra, extra])])
         here = objective(np.append(best.x, extra))[0]
         starts = [np.append(start, extra) for start in covariance_starts(search.kernel)]
-        other = screen(objective, starts, bounds, self.looks)
-        other = follow(objective, other, bounds, self.iterations, here, search.policy.rival_tolerance)
+        other = multistart(objective, starts, bounds, 0, self.looks)
+        other = go_on(objective, other, bounds, self.iterations, search.policy.rival_tolerance, here)
         if other.value > here:
             return best
         return search.better(best, "other lengths", other.x[: -len(extra)], best.slab, best.labels, 0.0)
@@ -130,7 +130,7 @@ class NoOutlier:
         spread = np.exp(best.x[-1]) + float(np.mean(search.bias(best) ** 2))
         start = np.append(best.x[:-1], np.log(spread))
         x, _, report = search.refit(start, slab, no_labels, self.first_look, best.curvature)
-        hoped_for = search.evidence_at(x, slab, no_labels) + OPTIMISM_FACTOR * report.promise
+        hoped_for = search.evidence_at(x, slab, no_labels) + POLICY.optimism * report.promise
         if hoped_for < best.evidence - search.policy.hopeless_gap:
             return best
         x, _, _ = search.refit(x, slab, no_labels, self.iterations, leading_block(report, len(x)))

@@ -5,31 +5,28 @@ Compiled for the common kernels where numba is installed, and in batches of smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array
 from biasgp.covariance.blocks import Block
-from biasgp.covariance.dense import JITTERS, jitter_unit
 from biasgp.covariance.protocol import Density
 from biasgp.kernels import Exponential, Kernel, Matern32, Matern52, SquaredExponential, Stationary
 from biasgp.messages import CovarianceError
 
-FAMILIES: tuple[type[Stationary], ...] = (SquaredExponential, Exponential, Matern32, Matern52)
-BATCH_ENTRIES = 2**20
-"""A batch holds about this many covariances."""
-
-
-Result = TypeVar("Result")
+_FAMILIES: tuple[type[Stationary], ...] = (SquaredExponential, Exponential, Matern32, Matern52)
+"""In the order of their numbers in `vecchia_numba`."""
+_BATCH_ENTRIES = 2**20
+"""Covariances in a batch of small matrices (8 MiB)."""
+_NOT_DEFINITE = "A covariance of neighbours is not positive definite."
 
 
 @cache
-def compiled() -> ModuleType | None:
+def _compiled() -> ModuleType | None:
     """The compiled functions, or None without numba."""
     try:
         from biasgp.covariance import vecchia_numba
@@ -38,36 +35,45 @@ def compiled() -> ModuleType | None:
     return vecchia_numba
 
 
-def density(block: Block, kernel: Kernel, each_noise: bool, y: Array, noise: Array) -> Density:
+def density(block: Block, kernel: Kernel, each_noise: bool, noise: Array, y: Array) -> Density:
     """Σ ½(log v + r²/v) over the targets' y given that of their neighbours; y and noise are the members'."""
-    fast = compiled()
-    if fast is None or type(kernel) not in FAMILIES:
-        return _density_in_batches(block, kernel, each_noise, y, noise)
-    assert isinstance(kernel, Stationary)
+    fast = _compiled()
+    if fast is None or not isinstance(kernel, Stationary) or type(kernel) not in _FAMILIES:
+        return _density_in_batches(block, kernel, each_noise, noise, y)
     rows = len(block.targets) if each_noise else 0
     entries = np.zeros((rows, block.neighbours.shape[1] + 1))
-    A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
-    family, variance = FAMILIES.index(type(kernel)), kernel.variance
-    fine, sums = fast.density(A, family, variance, y, noise, block.targets, block.neighbours, entries)
+    fine, sums = fast.density(_sites(block, kernel, noise), y, entries)
     if not fine:
-        raise CovarianceError("A covariance of neighbours is not positive definite.")
+        raise CovarianceError(_NOT_DEFINITE)
     by_length = sums[2:-1] if kernel.ard else [sums[2:-1].sum()]
     by_noise = _to_members(block, entries) if each_noise else sums[-1:]
     return Density(float(sums[0]), np.concatenate([sums[1:2], by_length]), by_noise)
 
 
-def condition(block: Block, kernel: Kernel, noise: Array, own: Array) -> tuple[Array, Array]:
-    """Weights of the neighbours in E(target | neighbours), 0 where there is none; its variance with noise `own`."""
-    fast = compiled()
-    if fast is None or type(kernel) not in FAMILIES:
-        return _condition_in_batches(block, kernel, noise, own)
-    assert isinstance(kernel, Stationary)
+def condition(block: Block, kernel: Kernel, noise: Array, own: Array | None = None) -> tuple[Array, Array]:
+    """Weights of the neighbours in E(target | neighbours), 0 where there is none, and its variance.
+
+    That is with the noise `own` of each target, or with the noise that it has as a member.
+    """
+    own = noise[block.targets] if own is None else own
     weights, v = np.empty(block.neighbours.shape), np.empty(len(block.targets))
-    A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
-    family, variance = FAMILIES.index(type(kernel)), kernel.variance
-    if not fast.condition(A, family, variance, noise, block.targets, block.neighbours, own, weights, v):
-        raise CovarianceError("A covariance of neighbours is not positive definite.")
+    fast = _compiled()
+    if fast is None or not isinstance(kernel, Stationary) or type(kernel) not in _FAMILIES:
+        for part, where, there in _batches(block):
+            diagonal = noise[where]
+            diagonal[:, -1] = own[part]
+            L = _factor(kernel.batched_vjp(block.X[where])[0], there, diagonal)
+            weights[part] = _solve_upper(L[:, :-1, :-1], L[:, -1, :-1])
+            v[part] = L[:, -1, -1] ** 2
+    elif not fast.condition(_sites(block, kernel, noise), own, weights, v):
+        raise CovarianceError(_NOT_DEFINITE)
     return weights, v
+
+
+def _sites(block: Block, kernel: Stationary, noise: Array) -> tuple[object, ...]:
+    """A block and its kernel, as the compiled functions take them."""
+    A = np.ascontiguousarray(kernel.scaled_inputs(block.X))
+    return A, noise, block.targets, block.neighbours, _FAMILIES.index(type(kernel)), kernel.variance
 
 
 def _to_members(block: Block, entries: Array) -> Array:
@@ -80,7 +86,7 @@ def _to_members(block: Block, entries: Array) -> Array:
 def _batches(block: Block) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.bool_]]]:
     """Slices of the targets, with the indices of their neighbours and, last, of themselves, and which there are."""
     m = block.neighbours.shape[1]
-    step = max(1, BATCH_ENTRIES // (m + 1) ** 2)
+    step = max(1, _BATCH_ENTRIES // (m + 1) ** 2)
     for start in range(0, len(block.targets), step):
         part = slice(start, start + step)
         where = np.column_stack([block.neighbours[part], block.targets[part]])
@@ -95,7 +101,7 @@ def _factor(C: Array, there: NDArray[np.bool_], diagonal: Array) -> Array:
     try:
         return np.asarray(np.linalg.cholesky(K))
     except np.linalg.LinAlgError as error:
-        raise CovarianceError("A covariance of neighbours is not positive definite.") from error
+        raise CovarianceError(_NOT_DEFINITE) from error
 
 
 def _solve_upper(L: Array, b: Array) -> Array:
@@ -103,7 +109,7 @@ def _solve_upper(L: Array, b: Array) -> Array:
     return np.asarray(np.linalg.solve(L.transpose(0, 2, 1), b[:, :, None])[:, :, 0])
 
 
-def _density_in_batches(block: Block, kernel: Kernel, each_noise: bool, y: Array, noise: Array) -> Density:
+def _density_in_batches(block: Block, kernel: Kernel, each_noise: bool, noise: Array, y: Array) -> Density:
     value, by_theta, by_noise = 0.0, np.zeros(len(kernel.theta)), np.zeros(len(block.members) if each_noise else 1)
     for _, where, there in _batches(block):
         C, pullback = kernel.batched_vjp(block.X[where])
@@ -123,28 +129,3 @@ def _density_in_batches(block: Block, kernel: Kernel, each_noise: bool, y: Array
         diagonal = np.einsum("bii->bi", W)
         by_noise += np.bincount(where.ravel(), diagonal.ravel(), len(by_noise)) if each_noise else diagonal.sum()
     return Density(value, by_theta, by_noise)
-
-
-def _condition_in_batches(block: Block, kernel: Kernel, noise: Array, own: Array) -> tuple[Array, Array]:
-    weights, v = np.empty(block.neighbours.shape), np.empty(len(block.targets))
-    for part, where, there in _batches(block):
-        diagonal = noise[where]
-        diagonal[:, -1] = own[part]
-        L = _factor(kernel.batched_vjp(block.X[where])[0], there, diagonal)
-        weights[part] = _solve_upper(L[:, :-1, :-1], L[:, -1, :-1])
-        v[part] = L[:, -1, -1] ** 2
-    return weights, v
-
-
-def with_jitter(kernel: Kernel, X: Array, noise: Array, work: Callable[[Array], Result]) -> tuple[Result, float]:
-    """work(noise) with as little added to the noise as it takes, and what that was."""
-    scale = jitter_unit(kernel.diag(X[:100]), noise)
-    for jitter in JITTERS:
-        try:
-            return work(noise + jitter * scale), jitter * scale
-        except CovarianceError:
-            continue
-    raise CovarianceError(
-        "The covariance of neighbouring readings is not positive definite, even with jitter "
-        f"{JITTERS[-1]:g} of its diagonal. Look for inputs of extreme size, or use a less smooth kernel."
-    )
