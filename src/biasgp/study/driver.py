@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from biasgp.runner import Execution, Outcome, Store, Task, run
-from biasgp.runner.task import Function
+from biasgp.study.methods import Method
 from biasgp.study.results import COLUMNS, RESULTS, TASKS, Results, Row, claim, load, write
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Cell:
+    """One task: a method on one data set."""
+
+    key: str
+    method: Method
+    identity: Row = field(default_factory=dict)
+    """The columns that say which task it is. A task that only serves a figure has none, and no row in the results."""
+
+
+@dataclass(frozen=True)
 class StudyPlan:
-    """A whole study: its kind and configuration, its tasks in the order of the results, and the function they call."""
+    """A whole study: its kind and configuration, its cells in the order of the results, and what is done with one."""
 
     kind: str
     configuration: Mapping[str, Any]
-    tasks: Sequence[Task]
-    identities: Mapping[str, Row]
-    """For the key of a task, the columns that say which one it is. Tasks that only serve a figure have none."""
-    function: Function
-    curves: Mapping[str, Any]
+    cells: Sequence[Cell]
+    function: Callable[[Cell], dict[str, Any]]
+    """Returns a "row" of scores, a "curve" for a figure, or both."""
+    curves: Mapping[str, Any] = field(default_factory=dict)
     """Data of figures that no task computes."""
 
 
@@ -33,12 +42,12 @@ def conduct(plan: StudyPlan, out: str | Path, execution: Execution, extend: bool
     folder = Path(out)
     execution.check()
     # All tasks of one replicate come before those of the next: a study that is stopped early is a small whole one.
-    order = sorted(plan.tasks, key=lambda task: plan.identities.get(task.key, {}).get("replicate", -1))
+    order = sorted(plan.cells, key=lambda cell: cell.identity.get("replicate", -1))
     with Store(folder / TASKS) as store:
         claim(folder, plan.kind, plan.configuration, extend)
         _restore(plan, folder, store)
         try:
-            run(order, plan.function, store, execution)
+            run([Task(cell.key, cell) for cell in order], plan.function, store, execution)
         finally:
             # The results of a study that is stopped can be looked at, too.
             _write(plan, folder, store)
@@ -56,19 +65,19 @@ def choose(what: str, given: Sequence[T], known: Sequence[T]) -> tuple[T, ...]:
 
 def _write(plan: StudyPlan, folder: Path, store: Store) -> None:
     rows, curves = [], dict(plan.curves)
-    for task in plan.tasks:
-        outcome = store.outcomes.get(task.key)
+    for cell in plan.cells:
+        outcome = store.outcomes.get(cell.key)
         if outcome is None:
             continue
         # The log may have been changed: a value that no task returns is left out.
         value = outcome.value if isinstance(outcome.value, dict) else {}
         scores, curve = value.get("row"), value.get("curve")
-        if task.key in plan.identities:
+        if cell.identity:
             scores = scores if isinstance(scores, dict) else {}
             message = outcome.message or scores.get("message", "")
-            rows.append({**scores, **plan.identities[task.key], "status": outcome.status, "message": message})
+            rows.append({**scores, **cell.identity, "status": outcome.status, "message": message})
         if isinstance(curve, dict):
-            curves[task.key] = curve
+            curves[cell.key] = curve
     write(folder, plan.kind, rows, curves)
 
 
@@ -81,14 +90,12 @@ def _restore(plan: StudyPlan, folder: Path, store: Store) -> None:
     split = columns.index("method") + 1
     names, scores = columns[:split], [name for name in columns[split:] if name != "status"]
     rows = {tuple(str(row[name]) for name in names): row for row in before.rows}
-    for task in plan.tasks:
-        curve = before.curves.get(task.key)
-        if task.key not in plan.identities:
-            if curve is not None:
-                store.add(Outcome(task.key, "ok", {"curve": curve}))
-            continue
-        row = rows.get(tuple(str(plan.identities[task.key][name]) for name in names))
-        if row is not None and row["status"] == "ok":
-            store.add(Outcome(task.key, "ok", {"row": {name: row[name] for name in scores}, "curve": curve}))
+    for cell in plan.cells:
+        curve = before.curves.get(cell.key)
+        row = rows.get(tuple(str(cell.identity.get(name)) for name in names))
+        if row is not None and row["status"] != "ok":
+            store.add(Outcome(cell.key, row["status"], message=row["message"]))
         elif row is not None:
-            store.add(Outcome(task.key, row["status"], message=row["message"]))
+            store.add(Outcome(cell.key, "ok", {"row": {name: row[name] for name in scores}, "curve": curve}))
+        elif not cell.identity and curve is not None:
+            store.add(Outcome(cell.key, "ok", {"curve": curve}))

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from biasgp import metrics
-from biasgp._typing import Array, Mask
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
-from biasgp.runner import SERIAL, Execution, Task
-from biasgp.study.driver import StudyPlan, choose, conduct
+from biasgp.runner import SERIAL, Execution
+from biasgp.study.driver import Cell, StudyPlan, choose, conduct
 from biasgp.study.methods import Method, Setting, builtin_names, find_all
 from biasgp.study.readings import FEATURES, RESPONSES, StudyReadings, built_in, read_csv
 from biasgp.study.results import Results, Row
@@ -87,33 +86,6 @@ class SensorDesign:
 WHOLE_STUDY = SensorDesign()
 
 
-@dataclass(frozen=True)
-class _SensorCell:
-    """One task: a method on one response with one draw of replaced records."""
-
-    design: SensorDesign
-    dataset: str
-    response: str
-    share: float
-    replicate: int
-    method: Method
-
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}/{self.response}/{self.share:g}/r{self.replicate:02d}/{self.method.name}"
-
-    def identity(self) -> Row:
-        """The columns that say which task it is."""
-        return {
-            "dataset": self.dataset,
-            "kernel": f"exponential, {self.design.kernel}",
-            "response": self.response,
-            "share": self.share,
-            "replicate": self.replicate,
-            "method": self.method.name,
-        }
-
-
 def sensor(
     out: str | Path, design: SensorDesign = WHOLE_STUDY, execution: Execution = SERIAL, *, extend: bool = False
 ) -> Results:
@@ -144,13 +116,11 @@ def sensor(
     for response, readings in data.items():
         _refuse_shares(response, readings, design.shares)
     design = replace(design, data=file, flags=flags, methods=[method.name for method in methods])
-    cells = list(_cells(design, dataset, methods))
     plan = StudyPlan(
         kind="sensor",
         configuration={"data": file, "fingerprint": fingerprint, **asdict(design)},
-        tasks=[Task(cell.key, cell) for cell in cells],
-        identities={cell.key: cell.identity() for cell in cells},
-        function=partial(_perform, data),
+        cells=list(_cells(design, dataset, methods)),
+        function=partial(_perform, design, data),
         curves={
             f"readings/{name}": drawable(time=each.X[:, 0], y=each.y, flagged=each.flagged, f=each.f)
             for name, each in data.items()
@@ -184,21 +154,37 @@ def _refuse_shares(name: str, data: StudyReadings, shares: Sequence[float]) -> N
             )
 
 
-def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[_SensorCell]:
+def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[Cell]:
     """In the order of the results."""
     for response, share in product(design.responses, (0.0, *design.shares)):
         for replicate, method in product(range(design.replicates if share > 0.0 else 1), methods):
             # As recorded there is nothing to predict: only a list of outliers can be judged.
-            if share > 0.0 or not (method.knows_outliers or method.name.partition("@")[0] == "gp"):
-                yield _SensorCell(design, dataset, response, share, replicate, method)
+            if share == 0.0 and (method.knows_outliers or method.name.partition("@")[0] == "gp"):
+                continue
+            identity = {
+                "dataset": dataset,
+                "kernel": f"exponential, {design.kernel}",
+                "response": response,
+                "share": share,
+                "replicate": replicate,
+                "method": method.name,
+            }
+            yield Cell(f"{dataset}/{response}/{share:g}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _perform(data: Mapping[str, StudyReadings], cell: _SensorCell) -> dict[str, Any]:
+def _perform(design: SensorDesign, data: Mapping[str, StudyReadings], cell: Cell) -> dict[str, Any]:
     """One task: its scores, and for the first replicate the fit at every record."""
-    here = data[cell.response]
+    response, share, replicate = (cell.identity[name] for name in ("response", "share", "replicate"))
+    here = data[response]
     n, d = here.X.shape
-    setting = Setting(Exponential(ard=cell.design.kernel == "ard"), d, n, cell.replicate)
-    y, replaced = _replace_records(here, cell)
+    setting = Setting(Exponential(ard=design.kernel == "ard"), d, n, replicate)
+    # The replaced records depend on these alone.
+    number = list(design.responses).index(response)
+    rng = np.random.default_rng([design.seed, number, round(SHARE_UNIT * share), replicate])
+    chosen = rng.choice(np.flatnonzero(~here.flagged), round(share * n), replace=False)
+    y, replaced = here.y.copy(), np.zeros(n, dtype=bool)
+    y[chosen] = rng.choice(here.y[here.flagged], len(chosen))
+    replaced[chosen] = True
     trial = Trial(
         X=here.X,
         y=y,
@@ -208,23 +194,12 @@ def _perform(data: Mapping[str, StudyReadings], cell: _SensorCell) -> dict[str, 
         f_test=None if here.f is None else here.f[replaced],
     )
     model, row = fit_and_score(cell.method, setting, trial)
-    if cell.share == 0.0:
+    if share == 0.0:
         return {"row": row | _compare_with_flags(model, here, setting)}
-    if cell.replicate > 0:
+    if replicate > 0:
         return {"row": row}
     mean, std = predict_readings(model, here.X)
     return {"row": row, "curve": drawable(y=y, replaced=replaced, mean=mean, std=std)}
-
-
-def _replace_records(data: StudyReadings, cell: _SensorCell) -> tuple[Array, Mask]:
-    """The training response, and which records were replaced; from (seed, response, share, replicate) alone."""
-    number = list(cell.design.responses).index(cell.response)
-    rng = np.random.default_rng([cell.design.seed, number, round(SHARE_UNIT * cell.share), cell.replicate])
-    chosen = rng.choice(np.flatnonzero(~data.flagged), round(cell.share * len(data.y)), replace=False)
-    y, replaced = data.y.copy(), np.zeros(len(data.y), dtype=bool)
-    y[chosen] = rng.choice(data.y[data.flagged], len(chosen))
-    replaced[chosen] = True
-    return y, replaced
 
 
 def _compare_with_flags(model: Any, data: StudyReadings, setting: Setting) -> Row:

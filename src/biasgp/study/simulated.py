@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ import numpy as np
 from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
-from biasgp.runner import SERIAL, Execution, Task
-from biasgp.study.driver import StudyPlan, choose, conduct
-from biasgp.study.methods import Method, Setting, builtin_names, find_all
-from biasgp.study.results import Results, Row
+from biasgp.runner import SERIAL, Execution
+from biasgp.study.driver import Cell, StudyPlan, choose, conduct
+from biasgp.study.methods import MakeEstimator, Method, Setting, builtin_names, find_all
+from biasgp.study.results import Results
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
 DATASETS = ("1d", "friedman")
@@ -26,7 +26,11 @@ ILLUSTRATED = ("1d", 4, 0)
 """The data set, scenario and replicate of the paper's Figure 7: q = 0.1, μ = 5, σ = 5/12."""
 CURVE_POINTS = 250
 """A fit is drawn at this many test inputs, or up to twice as many."""
-TOYS = ("ml", "cob", "rab")
+TOYS: dict[str, MakeEstimator] = {
+    "ml": lambda setting: ConstantBiasGP(setting.kernel, lam=0.0),
+    "cob": lambda setting: ConstantBiasGP(setting.kernel),
+    "rab": lambda setting: RandomBiasGP(setting.kernel),
+}
 """The paper's Figures 1, 2 and 3: no penalty on the bias, the constant bias model, the random bias model."""
 
 
@@ -55,38 +59,6 @@ class SimulatedDesign:
 WHOLE_STUDY = SimulatedDesign()
 
 
-@dataclass(frozen=True)
-class _SimulatedCell:
-    """One task: a method on one replicate."""
-
-    design: SimulatedDesign
-    dataset: str
-    kernel: str
-    scenario: int
-    replicate: int
-    method: Method
-
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}/{self.kernel}/s{self.scenario}/r{self.replicate:02d}/{self.method.name}"
-
-    def identity(self) -> Row:
-        """The columns that say which task it is."""
-        return {
-            "dataset": self.dataset,
-            "kernel": self.kernel,
-            "scenario": self.scenario,
-            **{name: getattr(SCENARIOS[self.scenario], name) for name in ("q", "mu", "sigma")},
-            "replicate": self.replicate,
-            "method": self.method.name,
-        }
-
-    def draw(self) -> Simulation:
-        """The data, from a seed that depends on (seed, data set, scenario, replicate) and nothing else."""
-        rng = np.random.default_rng([self.design.seed, DATASETS.index(self.dataset), self.scenario, self.replicate])
-        return simulate(self.dataset, self.scenario, n=self.design.n, n_test=self.design.n_test, random_state=rng)
-
-
 def simulated(
     out: str | Path, design: SimulatedDesign = WHOLE_STUDY, execution: Execution = SERIAL, *, extend: bool = False
 ) -> Results:
@@ -113,32 +85,42 @@ def simulated(
         scenarios=choose("scenario", design.scenarios, tuple(SCENARIOS)),
         methods=tuple(method.name for method in methods),
     )
-    cells = list(_cells(design, methods))
-    toys = [Task(f"toy/{name}", name) for name in TOYS] if "1d" in design.datasets else []
-    tasks = [*toys, *(Task(cell.key, cell) for cell in cells)]
-    identities = {cell.key: cell.identity() for cell in cells}
-    return conduct(StudyPlan("simulated", asdict(design), tasks, identities, _perform, {}), out, execution, extend)
+    toys = [Cell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
+    cells = [*toys, *_cells(design, methods)]
+    return conduct(StudyPlan("simulated", asdict(design), cells, partial(_perform, design)), out, execution, extend)
 
 
-def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[_SimulatedCell]:
+def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[Cell]:
     """In the order of the results. With one input the two kernels are one, so 1d has the first only."""
     for dataset in design.datasets:
         kernels = design.kernels[:1] if dataset == "1d" else design.kernels
-        for place in product(kernels, design.scenarios, range(design.replicates), methods):
-            yield _SimulatedCell(design, dataset, *place)
+        for kernel, scenario, replicate, method in product(
+            kernels, design.scenarios, range(design.replicates), methods
+        ):
+            identity = {
+                "dataset": dataset,
+                "kernel": kernel,
+                "scenario": scenario,
+                **{name: getattr(SCENARIOS[scenario], name) for name in ("q", "mu", "sigma")},
+                "replicate": replicate,
+                "method": method.name,
+            }
+            yield Cell(f"{dataset}/{kernel}/s{scenario}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _perform(payload: _SimulatedCell | str) -> dict[str, Any]:
+def _perform(design: SimulatedDesign, cell: Cell) -> dict[str, Any]:
     """One task: scores, and the curve if a figure shows it."""
-    if isinstance(payload, str):
-        return {"curve": _toy_curve(payload)}
-    data = payload.draw()
+    if not cell.identity:
+        return {"curve": _toy_curve(cell.method)}
+    place = dataset, scenario, replicate = tuple(cell.identity[name] for name in ("dataset", "scenario", "replicate"))
+    # The data depend on these alone.
+    rng = np.random.default_rng([design.seed, DATASETS.index(dataset), scenario, replicate])
+    data = simulate(dataset, scenario, n=design.n, n_test=design.n_test, random_state=rng)
     trial = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
     n, d = data.X.shape
-    setting = Setting(SquaredExponential(ard=payload.kernel == "ard"), d, n, payload.replicate)
-    model, row = fit_and_score(payload.method, setting, trial)
-    shown = (payload.dataset, payload.scenario, payload.replicate) == ILLUSTRATED
-    return {"row": row, "curve": _curve(model, data) if shown else None}
+    setting = Setting(SquaredExponential(ard=cell.identity["kernel"] == "ard"), d, n, replicate)
+    model, row = fit_and_score(cell.method, setting, trial)
+    return {"row": row, "curve": _curve(model, data) if place == ILLUSTRATED else None}
 
 
 def _curve(model: Any, data: Simulation) -> dict[str, Any]:
@@ -158,14 +140,11 @@ def _curve(model: Any, data: Simulation) -> dict[str, Any]:
     )
 
 
-def _toy_curve(name: str) -> dict[str, Any]:
+def _toy_curve(method: Method) -> dict[str, Any]:
     """Figures 1 to 3: the fit to the toy data, and each reading's bias (its variance, under the random bias model)."""
-    data, kernel = toy(), Exponential()
-    models = {"ml": ConstantBiasGP(kernel, lam=0.0), "cob": ConstantBiasGP(kernel), "rab": RandomBiasGP(kernel)}
-    model = models[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(data.X, data.y)
+    data = toy()
+    trial = Trial(data.X, data.y, data.is_outlier, data.X_test[:0], data.y_test[:0], None)
+    model, _ = fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0), trial)
     mean, std = model.predict(data.X_test, return_std=True)
     curve = drawable(
         x=data.X[:, 0],
