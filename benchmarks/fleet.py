@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from biasgp.fleet import fit_groups
+from biasgp.fleet import FleetExecution, fit_groups
 
 COLUMNS = ["group", "status", "readings", "flagged", "noise_std"]
 
@@ -43,7 +43,8 @@ def main() -> None:
     for jobs in (2, 1):
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
-            fleet = fit_groups(table, by="station", target="y", features=["t"], folder=folder, jobs=jobs)
+            execution = FleetExecution(jobs, folder=folder)
+            fleet = fit_groups(table, by="station", target="y", features=["t"], execution=execution)
             seconds.append(time.perf_counter() - began)
             results.append(fleet.results[COLUMNS])
     pd.testing.assert_frame_equal(*results)

@@ -18,7 +18,8 @@ from biasgp import study
 def run(folder: Path, jobs: int, replicates: int) -> float:
     """Seconds of the whole study."""
     start = time.perf_counter()
-    study.simulated(folder, methods=["cob"], replicates=replicates, jobs=jobs, progress=False)
+    design = study.SimulatedDesign(methods=["cob"], replicates=replicates)
+    study.simulated(folder, design, study.Execution(jobs, progress=False))
     return time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""A model for each group of a table, as for each sensor of a network: in parallel, resumable, failures as rows."""
+"""One model per group of a table, as for the sensors of a network: in parallel, resumable, failures as rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from biasgp._typing import Array
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.persistence import load_model, save_model
-from biasgp.runner import Outcome, Store, Task, check_means, run
+from biasgp.runner import Execution, Store, Task, run
 from biasgp.staging import ORPHANS_END, stage, sweep
 
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
-"""What is told about each group's fit."""
+"""Columns of the results about the fit of each group."""
 WHOLE = ("readings", "flagged")
 FINISHED = "groups.jsonl"
-SLUG_DIGITS = 12
-"""Of a hash of the name: 100,000 names that look alike otherwise share one with a chance of 2e-5."""
+DIGITS = 12
+"""Of a hash, in hexadecimal: two of 100,000 names that look alike otherwise share one with a chance of 2e-5."""
+LONGEST_WORDS = 40
+"""Characters of a group's name in its file name."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class FleetGroup:
 
     @property
     def slug(self) -> str:
-        words = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-")[:40]
-        return f"{words or 'group'}-{_digest([self.name])[:SLUG_DIGITS]}"
+        words = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-")[:LONGEST_WORDS]
+        return f"{words or 'group'}-{_digest([self.name])}"
 
 
 def split(column: Iterable[Any]) -> list[FleetGroup]:
@@ -92,6 +94,19 @@ class Fleet:
         return found
 
 
+@dataclass(frozen=True)
+class FleetExecution(Execution):
+    """How the groups are fitted, and where their models are kept."""
+
+    progress: bool = False
+    folder: str | Path | None = None
+    """Where the models go, which Dask workers must be able to write to; a temporary folder when left out. There a run
+    that was stopped is resumed: groups whose rows and settings are still the same are not fitted again."""
+
+
+_SERIAL = FleetExecution()
+
+
 def fit_groups(
     table: pd.DataFrame,
     *,
@@ -99,11 +114,7 @@ def fit_groups(
     target: str,
     features: Sequence[str],
     estimator: BaseGP | None = None,
-    folder: str | Path | None = None,
-    jobs: int = 1,
-    scheduler: str | None = None,
-    timeout: float | None = None,
-    progress: bool = False,
+    execution: FleetExecution = _SERIAL,
 ) -> Fleet:
     """Fit a model to each group of a table.
 
@@ -117,98 +128,84 @@ def fit_groups(
         Columns of numbers.
     estimator : estimator, optional
         What to fit, SparseBiasGP() when left out.
-    folder : path, optional
-        Where the models go. A run that was stopped goes on there where it was; groups whose rows and settings are
-        still the same are not fitted again.
-    jobs, scheduler : int, str
-        Worker processes on this machine, or the address of a Dask scheduler whose workers can write to `folder`.
-    timeout : float, optional
-        Seconds after which a group is given up.
-    progress : bool
-        Show how far it is.
+    execution : FleetExecution
+        Workers, a time limit for each group, progress, and the folder of the models.
     """
     features = [features] if isinstance(features, str) else list(features)
     absent = [name for name in (by, target, *features) if name not in table.columns]
     if absent:
         raise ValueError(f"The table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}.")
-    check_means(jobs, scheduler, timeout)
-    place = Path(tempfile.mkdtemp(prefix="biasgp-fleet-")) if folder is None else Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    model = SparseBiasGP() if estimator is None else estimator
+    execution.check()
     usable = table.dropna(subset=[by, target, *features])
-    settings = [biasgp.__version__, repr(model.get_params()), target, *features]
     groups = split(usable[by])
     if not groups:
         raise ValueError(f"No row has {by!r}, {target!r} and all of the features.")
+    temporary = execution.folder is None
+    folder = Path(tempfile.mkdtemp(prefix="biasgp-fleet-") if execution.folder is None else execution.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = SparseBiasGP() if estimator is None else estimator
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
-        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(place / _file(group))
+        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(folder / _file(group))
 
-    outcomes = run_groups(
-        groups,
-        payload,
-        _fit_one,
-        place,
-        settings,
-        lambda group: usable.iloc[group.rows][[target, *features]],
-        lambda group: place / _file(group),
-        jobs=jobs,
-        scheduler=scheduler,
-        timeout=timeout,
-        progress=progress,
+    work = GroupWork(
+        function=_fit_one,
+        payload=payload,
+        settings=(biasgp.__version__, repr(model.get_params()), target, *features),
+        data=lambda group: usable.iloc[group.rows][[target, *features]],
+        file=_file,
     )
+    results = run_groups(groups, work, folder, execution)
     # A group that was given up can have been ended in the middle of writing.
-    sweep(place)
-    fleet = Fleet(by, features, results_table(outcomes, COLUMNS, _file), place)
-    if folder is None:
-        weakref.finalize(fleet, shutil.rmtree, place, ignore_errors=True)
+    sweep(folder)
+    fleet = Fleet(by, features, results, folder)
+    if temporary:
+        weakref.finalize(fleet, shutil.rmtree, folder, ignore_errors=True)
     return fleet
 
 
-def run_groups(
-    groups: Sequence[FleetGroup],
-    payload: Callable[[FleetGroup], Any],
-    function: Callable[[Any], dict[str, Any]],
-    folder: Path,
-    settings: Sequence[str],
-    data: Callable[[FleetGroup], pd.DataFrame],
-    result: Callable[[FleetGroup], Path],
-    **how: Any,
-) -> list[tuple[FleetGroup, Outcome]]:
-    """Do the function for each group that has not been done in this folder with the same data and settings.
+@dataclass(frozen=True)
+class GroupWork:
+    """What is done for each group."""
 
-    `result` is what a finished group leaves on disk; without it, the group is done again.
+    function: Callable[[Any], dict[str, Any]]
+    """Called with the payload; returns the values of COLUMNS and a "message"."""
+    payload: Callable[[FleetGroup], Any]
+    settings: Sequence[str]
+    data: Callable[[FleetGroup], pd.DataFrame]
+    """The cells that the result depends on, besides the settings."""
+    file: Callable[[FleetGroup], str]
+    """What a finished group leaves in the folder."""
+
+
+def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, execution: Execution) -> pd.DataFrame:
+    """Do the work for each group that has not been done in this folder with the same data and settings.
+
+    Returns one row per group: its name, "status", COLUMNS, "message" and "file". If its file is gone, it is done again.
     """
-    keys = {group.name: f"{group.slug}-{_digest([*settings, _contents(data(group))])[:12]}" for group in groups}
+    keys = [f"{group.slug}-{_digest([*work.settings, _contents(work.data(group))])}" for group in groups]
     with Store(folder / FINISHED) as store:
-        for group in groups:
-            known = store.outcomes.get(keys[group.name])
-            if known is not None and known.status == "ok" and not result(group).exists():
-                del store.outcomes[keys[group.name]]
-        tasks = (Task(keys[group.name], payload(group)) for group in groups)
-        outcomes = run(tasks, function, store, **how)
-    return [(group, outcomes[keys[group.name]]) for group in groups]
-
-
-def results_table(
-    outcomes: Sequence[tuple[FleetGroup, Outcome]], columns: Sequence[str], file: Callable[[FleetGroup], str]
-) -> pd.DataFrame:
-    """A row for each group."""
+        for key, group in zip(keys, groups, strict=True):
+            known = store.outcomes.get(key)
+            if known is not None and known.status == "ok" and not (folder / work.file(group)).exists():
+                del store.outcomes[key]
+        tasks = (Task(key, work.payload(group)) for key, group in zip(keys, groups, strict=True))
+        outcomes = run(tasks, work.function, store, execution)
     rows = []
-    for group, outcome in outcomes:
+    for key, group in zip(keys, groups, strict=True):
+        outcome = outcomes[key]
         value = outcome.value if isinstance(outcome.value, dict) else {}
-        told = {name: _number(value.get(name), whole=name in WHOLE) for name in columns}
-        made = file(group) if outcome.status == "ok" else ""
+        told = {name: _number(value.get(name), whole=name in WHOLE) for name in COLUMNS}
         message = outcome.message or str(value.get("message", ""))
-        rows.append({"group": group.name, "status": outcome.status, **told, "message": message, "file": made})
-    table = pd.DataFrame(rows)
+        file = work.file(group) if outcome.status == "ok" else ""
+        rows.append({"group": group.name, "status": outcome.status, **told, "message": message, "file": file})
     # Whole numbers, though a group without a fit has none.
-    return table.astype({name: "Int64" for name in WHOLE if name in table})
+    return pd.DataFrame(rows).astype(dict.fromkeys(WHOLE, "Int64"))
 
 
 def _number(value: Any, *, whole: bool) -> Any:
-    """A number of the file of finished groups, which may be someone else's; NaN for what is none."""
+    """A number of the file of finished groups, which others may have written; NaN for anything else."""
     return value if isinstance(value, int) or (isinstance(value, float) and not whole) else np.nan
 
 
@@ -222,7 +219,7 @@ def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X, y)
-    # A worker of a run that was killed a moment ago may still be at it.
+    # A worker of a run that was killed a moment ago may still be writing.
     with stage(Path(path), ORPHANS_END) as folder:
         save_model(folder / "model", estimator)
         (folder / "model").replace(path)
@@ -242,7 +239,7 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(b"\0" + (part.encode(errors="surrogatepass") if isinstance(part, str) else part))
-    return digest.hexdigest()
+    return digest.hexdigest()[:DIGITS]
 
 
 def _contents(frame: pd.DataFrame) -> bytes:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from biasgp import study
 from biasgp.cli import app
-from biasgp.fleet import fit_groups
-from biasgp.runner import Store, Task
+from biasgp.fleet import FleetExecution, fit_groups
+from biasgp.runner import Execution, Store, Task
 from biasgp.runner import run as run_tasks
 from biasgp.study import methods
 from conftest import logged
@@ -130,14 +130,15 @@ def test_the_functions_refuse_a_time_limit_before_they_write(tmp_path, timeout):
     frame = logged()
     refused = pytest.raises(ValueError, match="timeout must be")
     with refused:
-        fit_groups(frame, by="note", target="no_ppb", features="temperature_c", folder=tmp_path / "f", timeout=timeout)
+        execution = FleetExecution(timeout=timeout, folder=tmp_path / "f")
+        fit_groups(frame, by="note", target="no_ppb", features="temperature_c", execution=execution)
     with refused:
-        study.simulated(tmp_path / "s", methods=["gp"], timeout=timeout)
+        study.simulated(tmp_path / "s", study.SimulatedDesign(methods=["gp"]), Execution(timeout=timeout))
     with refused:
-        study.sensor(tmp_path / "s", methods=["gp"], timeout=timeout)
+        study.sensor(tmp_path / "s", study.SensorDesign(methods=["gp"]), Execution(timeout=timeout))
     assert not list(tmp_path.iterdir())
     with Store(tmp_path / "tasks.jsonl") as store, refused:
-        run_tasks([Task("a", 1)], abs, store, timeout=timeout)
+        run_tasks([Task("a", 1)], abs, store, Execution(timeout=timeout))
 
 
 def test_no_time_limit_is_none_or_zero(run, tables, tmp_path):

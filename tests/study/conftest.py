@@ -1,4 +1,4 @@
-"""A method that costs nothing, and the smallest study (1d would bring the toy of Figures 1 to 3 along)."""
+"""A method that costs nothing, and the smallest design (1d would bring the toy data of Figures 1 to 3 along)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from biasgp.study import methods
 
-TINY = {"datasets": ["friedman"], "scenarios": [1, 8], "replicates": 2, "n": 20, "n_test": 10, "progress": False}
+TINY = {"datasets": ["friedman"], "scenarios": [1, 8], "replicates": 2, "n": 20, "n_test": 10}
 
 
 class Median:

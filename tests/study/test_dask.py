@@ -12,8 +12,7 @@ import distributed
 import pytest
 
 from biasgp import study
-from biasgp.runner import Store, Task, run
-from biasgp.runner.store import read_outcomes
+from biasgp.runner import Execution, Store, Task, run
 from biasgp.study.results import TASKS
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -33,13 +32,13 @@ def test_dask_gives_what_loky_gives_and_a_killed_worker_costs_nothing(tmp_path, 
         return BayesianRidge()
 
     registered("slow", slow)
-    options = tiny | {"datasets": ["friedman"], "replicates": 10}
+    design = study.SimulatedDesign(methods=["slow", "gp"], **tiny | {"replicates": 10})
     folder = tmp_path / "dask"
     killer = threading.Thread(target=kill_a_worker, args=(cluster, folder / TASKS, 4), daemon=True)
     killer.start()
-    there = study.simulated(folder, methods=["slow", "gp"], scheduler=cluster.scheduler_address, **options)
+    there = study.simulated(folder, design, Execution(scheduler=cluster.scheduler_address, progress=False))
     killer.join()
-    here = study.simulated(tmp_path / "here", methods=["slow", "gp"], **options)
+    here = study.simulated(tmp_path / "here", design, Execution(progress=False))
     times = ("fit_s", "predict_s")
     assert [{k: str(v) for k, v in row.items() if k not in times} for row in there.rows] == [
         {k: str(v) for k, v in row.items() if k not in times} for row in here.rows
@@ -49,7 +48,7 @@ def test_dask_gives_what_loky_gives_and_a_killed_worker_costs_nothing(tmp_path, 
 
 
 def kill_a_worker(cluster, log, after):
-    while len(read_outcomes(log)) < after:
+    while not log.exists() or log.read_bytes().count(b"\n") < after:
         time.sleep(0.02)
     with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
         address, pid = next(iter(client.run(os.getpid).items()))
@@ -68,19 +67,13 @@ def work(payload):
 
 
 def test_failures_and_time_limits_on_dask(tmp_path, cluster):
+    execution = Execution(scheduler=cluster.scheduler_address, timeout=0.5, progress=False)
     with Store(tmp_path / "tasks.jsonl") as store:
-        outcomes = run(
-            [Task(name, name) for name in ("stuck", "fail", "fine")],
-            work,
-            store,
-            scheduler=cluster.scheduler_address,
-            timeout=0.5,
-            progress=False,
-        )
+        outcomes = run([Task(name, name) for name in ("stuck", "fail", "fine")], work, store, execution)
     assert [outcome.status for outcome in outcomes.values()] == ["timeout", "failed", "ok"]
 
 
 def test_no_scheduler_is_an_error_and_not_a_lost_study(tmp_path):
     soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
     with soon, Store(tmp_path / "tasks.jsonl") as store, pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
-        run([Task("a", 1)], work, store, scheduler="tcp://127.0.0.1:1", progress=False)
+        run([Task("a", 1)], work, store, Execution(scheduler="tcp://127.0.0.1:1", progress=False))

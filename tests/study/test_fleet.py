@@ -1,4 +1,4 @@
-"""One model a group: the same as fitting each alone, in parallel, resumable, with failures as rows."""
+"""One model per group: the same as fitting each alone, in parallel, resumable, with failures as rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.fleet import FINISHED, fit_groups, split
+from biasgp.fleet import FINISHED, FleetExecution, fit_groups, split
 
 FEATURES = ["t"]
 
 
 def readings(n_groups: int = 3, n: int = 40, seed: int = 0) -> pd.DataFrame:
-    """A sine a group, with a few gross outliers."""
+    """One sine per group, with a few gross outliers."""
     rng = np.random.default_rng(seed)
     tables = []
     for g in range(n_groups):
@@ -32,7 +32,8 @@ def readings(n_groups: int = 3, n: int = 40, seed: int = 0) -> pd.DataFrame:
     return pd.concat(tables).sample(frac=1.0, random_state=1).reset_index(drop=True)
 
 
-def fleet(table: pd.DataFrame, **options: object):
+def fleet(table: pd.DataFrame, estimator=None, **execution: object):
+    options = {"estimator": estimator, "execution": FleetExecution(**execution)}
     return fit_groups(table, by="station", target="y", features=FEATURES, **options)
 
 

@@ -12,18 +12,20 @@ from typer.testing import CliRunner
 
 from biasgp import study
 from biasgp.cli import app
-from biasgp.fleet import FleetGroup, fit_groups, results_table, split
+from biasgp.fleet import FINISHED, FleetExecution, FleetGroup, fit_groups, split
 from biasgp.runner import Outcome, Store, StoreError
-from biasgp.runner.progress import Bar, Lines
-from biasgp.study.results import SIMULATED_COLUMNS, DamagedStudyError, claim, load, read_rows, write
+from biasgp.runner.progress import _bar, _lines
+from biasgp.study import Execution, SimulatedDesign, load
+from biasgp.study.results import COLUMNS, DamagedStudyError, write
 
+QUIET = Execution(progress=False)
 NESTED = "[" * 100_000
 
 
 @pytest.fixture
 def made(tmp_path, median, tiny):
     """A small study of the method that costs nothing."""
-    study.simulated(tmp_path / "study", methods=[median], **tiny)
+    study.simulated(tmp_path / "study", SimulatedDesign(methods=[median], **tiny), QUIET)
     return tmp_path / "study"
 
 
@@ -101,39 +103,40 @@ def test_a_damaged_file_of_a_study_is_named(made, case):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_folder_with_a_damaged_description_is_not_taken_over(made):
+def test_a_folder_with_a_damaged_description_is_not_taken_over(made, median, tiny):
     damage(made, "study.json", NESTED)
     with pytest.raises(DamagedStudyError, match=r"study\.json"):
-        claim(made, "simulated", {})
+        study.simulated(made, SimulatedDesign(methods=[median], **tiny), QUIET)
+    assert (made / "study.json").read_text() == NESTED
 
 
 @pytest.mark.parametrize("value", [[1], "text", 3, {"row": [1]}, {"row": {"status": "ok", "method": "x"}, "curve": 3}])
 def test_values_that_no_task_leaves_do_not_stop_a_study(made, median, tiny, value):
     lines = [json.loads(line) for line in (made / "tasks.jsonl").read_text().splitlines()]
     damage(made, "tasks.jsonl", "".join(json.dumps(line | {"value": value}) + "\n" for line in lines))
-    rows = study.simulated(made, methods=[median], **tiny).rows
+    rows = study.simulated(made, SimulatedDesign(methods=[median], **tiny), QUIET).rows
     assert {row["method"] for row in rows} == {median}
     assert all(row["mse"] != row["mse"] for row in rows)  # NaN
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+a", "-a", "@a", "\ta", "'=a", "''=a", "＝a", "'a", "a", "it's"])
-def test_names_are_inert_in_a_spreadsheet_and_come_back_as_they_were(tmp_path, name):
-    write(tmp_path, SIMULATED_COLUMNS, [{"method": name, "message": "", "status": "ok", "scenario": 1}], {})
-    first = next(line for line in (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()[1:])
-    cell = first.split(",")[SIMULATED_COLUMNS.index("method")]
+def test_names_are_inert_in_a_spreadsheet_and_come_back_as_they_were(made, name):
+    write(made, "simulated", [{"method": name, "message": "", "status": "ok", "scenario": 1}], {})
+    first = next(line for line in (made / "results.csv").read_text(encoding="utf-8").splitlines()[1:])
+    cell = first.split(",")[COLUMNS["simulated"].index("method")]
     assert cell[0] not in "=+-@\t＝"
-    assert read_rows(tmp_path / "results.csv")[0]["method"] == name
+    assert load(made).rows[0]["method"] == name
 
 
 # ---- what reaches the terminal
 
 
-@pytest.mark.parametrize("reporter", [Bar, Lines])
+@pytest.mark.parametrize("reporter", [_bar, _lines])
 def test_no_key_or_message_can_steer_the_terminal(reporter):
     out = io.StringIO()
     console = Console(file=out, force_terminal=False, width=200)
     with reporter(console, 0, 1) as report:
-        report.finished(Outcome("[red]a[/]\x1b[31m\\", "failed", message="\x1b]0;title\x07[link=x]b"))
+        report(Outcome("[red]a[/]\x1b[31m\\", "failed", message="\x1b]0;title\x07[link=x]b"))
     text = out.getvalue()
     assert "\x1b" not in text and "\x07" not in text
     assert "[red]a[/]" in text
@@ -148,6 +151,7 @@ def test_no_name_in_a_study_can_steer_the_terminal(tmp_path):
 
 # ---- groups
 
+ROWS = pd.DataFrame({"by": ["../../x"] * 8, "x": range(8), "y": [0.0, 1.0, 0.5, 2.0, 1.0, 0.1, 0.7, 0.3]})
 
 HOSTILE = ["..", ".", "/", "../../etc/passwd", "CON", "con", "a", "A", "a ", " a", "a/b", "a\\b", "a\0b", "\x1b[31m"]
 HOSTILE += [
@@ -189,14 +193,18 @@ def test_groups_of_one_name_are_one_group():
 @pytest.mark.parametrize(
     "value", [None, [1], "text", {"readings": "many", "flagged": 1.5, "noise_std": [1], "message": []}]
 )
-def test_finished_groups_of_someone_else(value):
-    group = FleetGroup("a", [])
-    table = results_table([(group, Outcome("a", "ok", value))], ["readings", "flagged", "noise_std"], lambda g: g.slug)
+def test_finished_groups_of_someone_else(tmp_path, value):
+    options = {"by": "by", "target": "y", "features": "x", "execution": FleetExecution(folder=tmp_path)}
+    fit_groups(ROWS, **options)
+    line = json.loads((tmp_path / FINISHED).read_text())
+    damage(tmp_path, FINISHED, json.dumps(line | {"value": value}) + "\n")
+    table = fit_groups(ROWS, **options).results
+    assert table["status"].tolist() == ["ok"]
     assert table[["readings", "flagged", "noise_std"]].isna().all(axis=None)
 
 
 def test_a_fleet_stays_in_its_folder(tmp_path):
-    rows = pd.DataFrame({"by": ["../../x"] * 8, "x": range(8), "y": [0.0, 1.0, 0.5, 2.0, 1.0, 0.1, 0.7, 0.3]})
-    fit_groups(rows, by="by", target="y", features="x", folder=tmp_path / "deep" / "fleet")
+    execution = FleetExecution(folder=tmp_path / "deep" / "fleet")
+    fit_groups(ROWS, by="by", target="y", features="x", execution=execution)
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {"fleet"}

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from biasgp.runner import Outcome, Store, Task, run
-from biasgp.runner.guard import TimeLimitExceeded, perform, time_limit
+from biasgp.runner import Execution, Outcome, Store, Task, run
+
+QUIET = Execution(progress=False)
 
 
 def work(payload):
@@ -39,7 +40,7 @@ def work(payload):
 def do(tmp_path, payloads, **options):
     tasks = [Task(f"{i}", payload) for i, payload in enumerate(payloads)]
     with Store(tmp_path / "tasks.jsonl") as store:
-        outcomes = run(tasks, work, store, progress=False, **options)
+        outcomes = run(tasks, work, store, Execution(progress=False, **options))
     with Store(tmp_path / "tasks.jsonl") as store:
         assert store.outcomes == outcomes
         assert len((tmp_path / "tasks.jsonl").read_text().splitlines()) == len(outcomes)
@@ -59,9 +60,9 @@ def test_what_is_done_is_not_done_again_unless_it_failed_and_that_is_asked_for(t
     calls = []
     tasks = [Task("0", "fine"), Task("1", "fail")]
     with Store(tmp_path / "tasks.jsonl") as store:
-        run(tasks, calls.append, store, progress=False)
+        run(tasks, calls.append, store, QUIET)
         assert calls == []
-        run(tasks, calls.append, store, progress=False, retry_failed=True)
+        run(tasks, calls.append, store, Execution(progress=False, retry_failed=True))
     assert calls == ["fail"]
     with Store(tmp_path / "tasks.jsonl") as store:
         assert [outcome.status for outcome in store.outcomes.values()] == ["ok", "ok"]
@@ -72,7 +73,7 @@ def test_keys_must_differ_and_jobs_be_positive(tmp_path):
         with pytest.raises(ValueError, match="Two tasks"):
             run([Task("a", 1), Task("a", 2)], work, store)
         with pytest.raises(ValueError, match="jobs"):
-            run([Task("a", 1)], work, store, jobs=0)
+            run([Task("a", 1)], work, store, Execution(jobs=0))
 
 
 def test_a_stuck_task_is_stopped_in_this_process(tmp_path):
@@ -94,31 +95,34 @@ def test_dead_and_stuck_workers_cost_only_their_own_task(tmp_path):
     assert stuck.status == stuck_in_c.status == "timeout"
 
 
-def test_the_time_limit_works_in_other_threads_too():
+def test_the_time_limit_works_in_other_threads_too(tmp_path):
     ended = []
 
-    def body():
-        try:
-            with time_limit(0.1):
-                while True:
-                    time.sleep(0.01)
-        except TimeLimitExceeded:
-            ended.append(True)
+    def patient(payload):
+        while True:
+            time.sleep(0.01)
 
-    thread = threading.Thread(target=body)
+    def body():
+        with Store(tmp_path / "tasks.jsonl") as store:
+            outcomes = run([Task("a", None)], patient, store, Execution(timeout=0.1, progress=False))
+        ended.append(outcomes["a"].status)
+
+    thread = threading.Thread(target=body, daemon=True)
     thread.start()
     thread.join(20.0)
-    assert ended == [True]
+    assert ended == ["timeout"]
 
 
-def test_no_except_exception_takes_the_time_limit_for_its_own():
+def test_no_except_exception_takes_the_time_limit_for_its_own(tmp_path):
     def stubborn(payload):
         try:
             time.sleep(30.0)
         except Exception:
             return "swallowed"
 
-    assert perform(stubborn, Task("a", None), timeout=0.1).status == "timeout"
+    with Store(tmp_path / "tasks.jsonl") as store:
+        outcomes = run([Task("a", None)], stubborn, store, Execution(timeout=0.1, progress=False))
+    assert outcomes["a"].status == "timeout"
 
 
 def test_an_interrupt_leaves_what_was_finished(tmp_path):
@@ -129,7 +133,7 @@ def test_an_interrupt_leaves_what_was_finished(tmp_path):
 
     tasks = [Task(str(i), i) for i in range(4)]
     with pytest.raises(KeyboardInterrupt), Store(tmp_path / "tasks.jsonl") as store:
-        run(tasks, interrupted, store, progress=False)
+        run(tasks, interrupted, store, QUIET)
     with Store(tmp_path / "tasks.jsonl") as store:
         assert list(store.outcomes) == ["0", "1"]
 
@@ -139,7 +143,8 @@ def test_progress_on_a_terminal_and_elsewhere(tmp_path, terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200)
     with Store(tmp_path / "tasks.jsonl") as store:
         store.add(Outcome("0", "ok"))
-        run([Task(str(i), "fail" if i == 1 else i) for i in range(3)], work, store, console=console)
+        tasks = [Task(str(i), "fail" if i == 1 else i) for i in range(3)]
+        run(tasks, work, store, Execution(console=console))
     text = console.file.getvalue()
     assert "3/3" in text if terminal else "3 of 3 done" in text
     assert "1 not ok" in text if terminal else "1: failed: ValueError: no way" in text
@@ -149,7 +154,7 @@ ORPHANS = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from biasgp.runner import Store, Task, run
+from biasgp.runner import Execution, Store, Task, run
 
 def work(path):
     Path(path).touch()
@@ -160,7 +165,8 @@ def work(path):
 
 folder = Path(sys.argv[1])
 with Store(folder / "tasks.jsonl") as store:
-    run([Task(name, str(folder / name)) for name in sys.argv[2:]], work, store, jobs=3, progress=False)
+    tasks = [Task(name, str(folder / name)) for name in sys.argv[2:]]
+    run(tasks, work, store, Execution(jobs=3, progress=False))
 """
 
 

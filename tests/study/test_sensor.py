@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
 from biasgp import study
-from biasgp.study.methods import Method
-from biasgp.study.readings import StudyReadings, built_in, read
-from biasgp.study.results import SENSOR_COLUMNS
+from biasgp.study import Execution, SensorDesign
+from biasgp.study.readings import StudyReadings, built_in, read_csv
+from biasgp.study.results import COLUMNS
 
-# The function of that name hides the module.
-module = sys.modules["biasgp.study.sensor"]
+QUIET = Execution(progress=False)
 
 
 @pytest.fixture
@@ -30,26 +27,34 @@ def table(tmp_path):
     return path
 
 
-def cell(**values):
-    given = {"dataset": "d", "response": "r", "number": 0, "share": 0.2, "replicate": 0, "ard": True, "seed": 0}
-    return module.SensorCell(method=Method("m", lambda setting: None), **given | values)
-
-
-def test_the_protocol_is_the_papers():
+def test_the_protocol_is_the_papers(tmp_path, median):
     data = built_in(0)["o3_ppb"]
-    y, replaced = module.replace_records(data, cell())
+    shown = np.array([float(f"{value:.5g}") for value in data.y])  # as curves have it
+    design = SensorDesign(responses=["o3_ppb"], shares=[0.2], replicates=2, methods=[median])
+    results = study.sensor(tmp_path, design, QUIET)
+    curve = results.curves["campaign/o3_ppb/0.2/r00/median"]
+    y, replaced = np.array(curve["y"]), np.array(curve["replaced"]) > 0
     assert replaced.sum() == 280
     assert not np.any(replaced & data.flagged)
-    assert set(y[replaced]) <= set(data.y[data.flagged])
-    np.testing.assert_array_equal(y[~replaced], data.y[~replaced])
-    again, _ = module.replace_records(data, cell(dataset="other"))
-    np.testing.assert_array_equal(y, again)
-    other, _ = module.replace_records(data, cell(replicate=1))
-    assert not np.array_equal(y, other)
+    assert set(y[replaced]) <= set(shown[data.flagged])
+    np.testing.assert_array_equal(y[~replaced], shown[~replaced])
+    first, second = (row["mse"] for row in results.rows if row["share"] > 0)
+    assert first != second
+
+
+def test_the_replaced_records_do_not_depend_on_the_name_of_the_file(tmp_path, table, median):
+    other = table.with_name("other.csv")
+    other.write_text(table.read_text())
+    curves = []
+    for path in (table, other):
+        design = SensorDesign(data=path, responses=["so2"], shares=[0.2], replicates=1, methods=[median])
+        results = study.sensor(tmp_path / path.stem, design, QUIET)
+        curves.append(results.curves[f"{path.stem}/so2/0.2/r00/median"])
+    assert curves[0] == curves[1]
 
 
 def test_a_csv_is_read_as_hours_numbers_and_flags(table):
-    data = read(table, ["so2"], ["so2_flag"])["so2"]
+    data = read_csv(table, ["so2"], ["so2_flag"])["so2"]
     assert isinstance(data, StudyReadings)
     assert data.X.shape == (39, 3)
     assert data.X[0, 0] == 0.0
@@ -64,14 +69,14 @@ def test_a_csv_is_read_as_hours_numbers_and_flags(table):
 )
 def test_wrong_columns_are_named(table, responses, flags, message):
     with pytest.raises(ValueError, match=message):
-        study.sensor(table.parent / "out", data=table, responses=responses, flags=flags)
+        study.sensor(table.parent / "out", SensorDesign(data=table, responses=responses, flags=flags))
 
 
 def test_a_csv_goes_through_the_whole_study(tmp_path, table, median):
     methods = ["oracle", "cob", "sparse@auto", median]
-    options = {"data": table, "responses": ["so2"], "methods": methods, "replicates": 2, "progress": False}
-    results = study.sensor(tmp_path / "study", **options)
-    assert tuple(results.rows[0]) == SENSOR_COLUMNS
+    design = SensorDesign(data=table, responses=["so2"], methods=methods, replicates=2)
+    results = study.sensor(tmp_path / "study", design, QUIET)
+    assert tuple(results.rows[0]) == COLUMNS["sensor"]
     assert [row["status"] for row in results.rows] == ["ok"] * len(results.rows)
     scored = [row for row in results.rows if row["share"] > 0]
     assert len(scored) == 2 * 2 * 4
@@ -82,11 +87,11 @@ def test_a_csv_goes_through_the_whole_study(tmp_path, table, median):
     assert recorded["cob"]["gross_found"] == 1.0
     with pytest.raises(study.ConfigurationError, match="fingerprint"):
         table.write_text(table.read_text().replace("5.", "6.", 1))
-        study.sensor(tmp_path / "study", **options)
+        study.sensor(tmp_path / "study", design, QUIET)
 
 
 def test_the_built_in_campaign_has_its_truth(tmp_path, median):
-    results = study.sensor(tmp_path, methods=[median], replicates=1, shares=[0.1], progress=False)
+    results = study.sensor(tmp_path, SensorDesign(methods=[median], replicates=1, shares=[0.1]), QUIET)
     assert {row["response"] for row in results.rows} == {"no_ppb", "o3_ppb"}
     contaminated = [row["mse_f"] for row in results.rows if row["share"] > 0]
     assert len(contaminated) == 2 and np.isfinite(contaminated).all()
@@ -105,4 +110,4 @@ def test_the_built_in_campaign_has_its_truth(tmp_path, median):
 )
 def test_wrong_use_is_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
-        study.sensor(tmp_path / "new", **options)
+        study.sensor(tmp_path / "new", SensorDesign(**options))

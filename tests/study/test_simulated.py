@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from biasgp import study
-from biasgp.runner.store import read_outcomes
-from biasgp.study.results import RESULTS, SIMULATED_COLUMNS, TASKS
+from biasgp.study import Execution, SimulatedDesign
+from biasgp.study.results import COLUMNS, RESULTS, TASKS
 
+QUIET = Execution(progress=False)
 TIMES = ("fit_s", "predict_s")
 SLOW_STUDY = """
 import sys, time
@@ -31,8 +32,9 @@ class Slow:
         return X[:, 0] * 0 + self.mean_, X[:, 0] * 0 + 1.0
 
 study.register("slow", lambda setting: Slow())
-study.simulated(sys.argv[1], datasets=["friedman"], scenarios=[1, 2], replicates=20, n=20, n_test=10,
-                methods=["slow"], jobs=int(sys.argv[2]))
+sizes = {"scenarios": [1, 2], "replicates": 20, "n": 20, "n_test": 10}
+design = study.SimulatedDesign(datasets=["friedman"], methods=["slow"], **sizes)
+study.simulated(sys.argv[1], design, study.Execution(jobs=int(sys.argv[2])))
 """
 
 
@@ -41,13 +43,13 @@ def without_times(rows):
 
 
 def test_columns_rows_and_data_are_the_issues(tmp_path, tiny, median):
-    results = study.simulated(tmp_path, methods=["gp", "oracle", median], **tiny)
+    results = study.simulated(tmp_path, SimulatedDesign(methods=["gp", "oracle", median], **tiny), QUIET)
     header = (tmp_path / RESULTS).read_text().splitlines()[0]
     assert header == (
         "dataset,kernel,scenario,q,mu,sigma,replicate,method,mse,mse_f,nlpd,nlpd_exact,coverage95,crps,precision,recall,"
         "fit_s,predict_s,status,message"
     )
-    assert tuple(header.split(",")) == SIMULATED_COLUMNS
+    assert tuple(header.split(",")) == COLUMNS["simulated"]
     assert len(results.rows) == 2 * 2 * 3
     assert {row["status"] for row in results.rows} == {"ok"}
     described = json.loads((tmp_path / "study.json").read_text())
@@ -58,23 +60,24 @@ def test_columns_rows_and_data_are_the_issues(tmp_path, tiny, median):
 
 
 def test_a_subset_gives_the_same_numbers(tmp_path, tiny, median):
-    whole = study.simulated(tmp_path / "whole", methods=["cob", median], **tiny)
-    part = study.simulated(tmp_path / "part", methods=["cob"], **tiny | {"scenarios": [8], "replicates": 1})
+    whole = study.simulated(tmp_path / "whole", SimulatedDesign(methods=["cob", median], **tiny), QUIET)
+    smaller = SimulatedDesign(methods=["cob"], **tiny | {"scenarios": [8], "replicates": 1})
+    part = study.simulated(tmp_path / "part", smaller, QUIET)
     same = [row for row in whole.rows if (row["scenario"], row["replicate"], row["method"]) == (8, 0, "cob")]
     assert without_times(part.rows) == without_times(same)
 
 
 def test_one_and_two_workers_give_the_same_results(tmp_path, tiny, median):
-    one = study.simulated(tmp_path / "one", methods=["gp", "sparse", median], **tiny)
-    two = study.simulated(tmp_path / "two", methods=["gp", "sparse", median], jobs=2, **tiny)
+    design = SimulatedDesign(methods=["gp", "sparse", median], **tiny)
+    one = study.simulated(tmp_path / "one", design, QUIET)
+    two = study.simulated(tmp_path / "two", design, Execution(jobs=2, progress=False))
     assert without_times(one.rows) == without_times(two.rows)
     assert one.curves == two.curves
 
 
-def test_with_one_input_the_kernels_are_one(tmp_path, tiny, median, monkeypatch):
+def test_with_one_input_the_kernels_are_one(tmp_path, tiny, median):
     options = tiny | {"datasets": ["1d", "friedman"], "scenarios": [1], "replicates": 1}
-    monkeypatch.setattr(sys.modules["biasgp.study.simulated"], "TOYS", ())
-    results = study.simulated(tmp_path, methods=[median], kernels=["ard", "iso"], **options)
+    results = study.simulated(tmp_path, SimulatedDesign(methods=[median], kernels=["ard", "iso"], **options), QUIET)
     assert [(row["dataset"], row["kernel"]) for row in results.rows] == [
         ("1d", "ard"),
         ("friedman", "ard"),
@@ -91,8 +94,8 @@ def test_failures_and_time_limits_are_rows(tmp_path, tiny, registered, median):
 
     registered("fails", fails)
     registered("hangs", hangs)
-    small = tiny | {"scenarios": [1], "replicates": 1}
-    results = study.simulated(tmp_path, methods=["fails", "hangs", median], timeout=0.5, **small)
+    design = SimulatedDesign(methods=["fails", "hangs", median], **tiny | {"scenarios": [1], "replicates": 1})
+    results = study.simulated(tmp_path, design, Execution(timeout=0.5, progress=False))
     ends = {row["method"]: (row["status"], row["message"]) for row in results.rows}
     assert ends == {
         "fails": ("failed", "RuntimeError: not today"),
@@ -101,40 +104,40 @@ def test_failures_and_time_limits_are_rows(tmp_path, tiny, registered, median):
     }
     assert np.isnan(results.rows[0]["mse"])
     registered("fails", lambda setting: __import__("biasgp").GaussianGP())
-    again = study.simulated(tmp_path, methods=["fails", "hangs", median], timeout=0.5, retry_failed=True, **small)
+    again = study.simulated(tmp_path, design, Execution(timeout=0.5, retry_failed=True, progress=False))
     assert [row["status"] for row in again.rows] == ["ok", "timeout", "ok"]
 
 
 def test_another_configuration_is_refused_and_the_difference_named(tmp_path, tiny, median):
-    study.simulated(tmp_path, methods=[median], **tiny)
+    study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
     before = (tmp_path / RESULTS).read_bytes()
     with pytest.raises(study.ConfigurationError, match="seed: 0 there, 1 here"):
-        study.simulated(tmp_path, methods=[median], seed=1, **tiny)
+        study.simulated(tmp_path, SimulatedDesign(methods=[median], seed=1, **tiny), QUIET)
     with pytest.raises(study.ConfigurationError, match=r"methods: median there, gp, median here.*--extend"):
-        study.simulated(tmp_path, methods=["gp", median], **tiny)
+        study.simulated(tmp_path, SimulatedDesign(methods=["gp", median], **tiny), QUIET)
     with pytest.raises(study.ConfigurationError, match="kind: simulated there, sensor here"):
-        study.sensor(tmp_path, methods=[median], progress=False)
+        study.sensor(tmp_path, study.SensorDesign(methods=[median]), QUIET)
     assert (tmp_path / RESULTS).read_bytes() == before
 
 
 def test_a_study_can_be_extended_but_not_changed(tmp_path, tiny, median):
-    study.simulated(tmp_path, methods=[median], **tiny)
-    larger = tiny | {"replicates": 3}
-    results = study.simulated(tmp_path, methods=["gp", median], extend=True, **larger)
+    study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
+    larger = SimulatedDesign(methods=["gp", median], **tiny | {"replicates": 3})
+    results = study.simulated(tmp_path, larger, QUIET, extend=True)
     assert len(results.rows) == 2 * 3 * 2
     with pytest.raises(study.ConfigurationError, match="replicates: 3 there, 2 here"):
-        study.simulated(tmp_path, methods=["gp", median], extend=True, **tiny)
+        study.simulated(tmp_path, SimulatedDesign(methods=["gp", median], **tiny), QUIET, extend=True)
 
 
 def test_a_folder_without_the_log_is_gone_on_with(tmp_path, tiny, registered, median):
-    first = study.simulated(tmp_path, methods=[median], **tiny)
+    first = study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
     (tmp_path / TASKS).unlink()
 
     def never(setting):
         raise AssertionError("run again")
 
     registered("median", never)
-    again = study.simulated(tmp_path, methods=[median], **tiny)
+    again = study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
     assert [{k: str(v) for k, v in row.items()} for row in again.rows] == [
         {k: str(v) for k, v in row.items()} for row in first.rows
     ]
@@ -154,7 +157,7 @@ def test_a_folder_without_the_log_is_gone_on_with(tmp_path, tiny, registered, me
 )
 def test_wrong_use_is_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
-        study.simulated(tmp_path / "new", **options)
+        study.simulated(tmp_path / "new", SimulatedDesign(**options))
     assert not (tmp_path / "new").exists()
 
 
@@ -174,10 +177,10 @@ def test_killed_in_the_middle_it_goes_on_and_loses_nothing(tmp_path, jobs):
     command = [sys.executable, str(script), str(folder), str(jobs)]
     for target in (5, 15) if jobs == 1 else (5,):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        wait_for(lambda target=target: len(read_outcomes(folder / TASKS)) >= target, process)
+        wait_for(lambda target=target: finished(folder / TASKS) >= target, process)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    killed_at = len(read_outcomes(folder / TASKS))
+    killed_at = finished(folder / TASKS)
     assert killed_at < 40
     with (folder / TASKS).open("a") as file:
         file.write('{"key":"friedman/ard/s1/r')
@@ -189,6 +192,10 @@ def test_killed_in_the_middle_it_goes_on_and_loses_nothing(tmp_path, jobs):
     rows = study.load(folder).rows
     assert len({(row["scenario"], row["replicate"]) for row in rows}) == len(rows) == 40
     assert {row["status"] for row in rows} == {"ok"}
+
+
+def finished(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def wait_for(condition, process: subprocess.Popen[bytes], seconds: float = 300.0) -> None:
@@ -204,7 +211,7 @@ def test_a_lost_worker_of_loky_loses_nothing(tmp_path):
     script.write_text(SLOW_STUDY)
     folder = tmp_path / "study"
     process = subprocess.Popen([sys.executable, str(script), str(folder), "2"], stderr=subprocess.DEVNULL)
-    wait_for(lambda: len(read_outcomes(folder / TASKS)) >= 5, process)
+    wait_for(lambda: finished(folder / TASKS) >= 5, process)
     os.kill(workers_of(process.pid)[0], signal.SIGKILL)
     assert process.wait(300.0) == 0
     rows = study.load(folder).rows

@@ -54,18 +54,19 @@ def test_ratio_has_an_interval_around_it():
 
 
 def test_claims_are_confirmed_and_denied_by_the_figures():
-    best = {claim.text[:10]: claim for claim in tables.claims(made_up({"cob": [1.0] * 3, "rab": [20.0] * 3}))}
-    assert best["COB has th"].verdict == "confirmed"
-    assert "lowest in 2 of 2" in best["COB has th"].figures
-    assert best["COB is fas"].verdict == "confirmed"
+    best = {line[0][:10]: line for line in tables.claims(made_up({"cob": [1.0] * 3, "rab": [20.0] * 3})).lines}
+    assert best["COB has th"][1] == "confirmed"
+    assert "lowest in 2 of 2" in best["COB has th"][2]
+    assert best["COB is fas"][1] == "confirmed"
     worse = tables.claims(made_up({"cob": [2.0] * 3, "rab": [1.0] * 3, "ep": [1.0] * 3}))
-    assert [claim.verdict for claim in worse] == ["denied", "denied", "denied", "denied"]
+    assert [verdict for _, verdict, _ in worse.lines] == ["denied", "denied", "denied", "denied"]
 
 
 @pytest.fixture
 def small(tmp_path, median):
-    options = {"n": 30, "n_test": 20, "scenarios": [1, 4], "replicates": 2, "progress": False}
-    return study.simulated(tmp_path / "study", methods=["gp", "oracle", "cob", "ep", median], **options)
+    options = {"n": 30, "n_test": 20, "scenarios": [1, 4], "replicates": 2}
+    design = study.SimulatedDesign(methods=["gp", "oracle", "cob", "ep", median], **options)
+    return study.simulated(tmp_path / "study", design, study.Execution(progress=False))
 
 
 def test_the_page_comes_from_the_folder_alone_and_needs_no_network(small):
@@ -109,7 +110,8 @@ def test_the_command_runs_reports_and_refuses(tmp_path):
 
 
 def test_the_sensor_page_has_table_2_and_its_figures(tmp_path, median):
-    results = study.sensor(tmp_path, methods=["cob", median], replicates=1, every=20, progress=False)
+    design = study.SensorDesign(methods=["cob", median], replicates=1, every=20)
+    results = study.sensor(tmp_path, design, study.Execution(progress=False))
     text = write_page(results).read_text()
     assert "Table 2" in text
     assert "13.193" in text  # the paper's NLPD of COB, O₃ 10 %
@@ -124,5 +126,6 @@ def test_peers_that_are_not_installed_are_left_out_with_a_note(registered, tmp_p
         "rrp is left out: botorch is not installed.",
     ]
     assert set(PEERS) == {"sklearn", "itgp", "rrp"}
-    results = study.simulated(tmp_path, methods=["sklearn"], kernels=["ard", "iso"], **tiny | {"replicates": 1})
+    design = study.SimulatedDesign(methods=["sklearn"], kernels=["ard", "iso"], **tiny | {"replicates": 1})
+    results = study.simulated(tmp_path, design, study.Execution(progress=False))
     assert {row["status"] for row in results.rows} == {"ok"}

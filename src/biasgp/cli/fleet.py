@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from biasgp.analysis.selection import Selection
     from biasgp.data.table import Table
 
-COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
 
 
@@ -38,12 +37,13 @@ def fit_fleet(
     from biasgp.analysis.selection import Selection, split_names
     from biasgp.cli.output import inert
     from biasgp.data.columns import choose
-    from biasgp.fleet import FleetGroup, results_table, run_groups, split
-    from biasgp.runner import StoreError, check_means
+    from biasgp.fleet import FleetGroup, GroupWork, run_groups, split
+    from biasgp.runner import Execution, StoreError
     from biasgp.staging import lock, sweep
 
+    execution = Execution(jobs, scheduler, timeout)
     try:
-        check_means(jobs, scheduler, timeout)
+        execution.check()
     except ValueError as error:
         raise WrongUseError(f"--scheduler: {error}" if scheduler is not None else str(error)) from error
     except ModuleNotFoundError as error:
@@ -70,26 +70,21 @@ def fit_fleet(
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
         return part, chosen, settings, str((folder / _place(group)).resolve())
 
+    work = GroupWork(
+        function=fit_group,
+        payload=payload,
+        settings=[biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True)],
+        data=lambda group: table.cells.iloc[group.rows],
+        file=lambda group: f"{_place(group)}/report.html",
+    )
     with lock(folder / LOCK, folder):
         _claim(folder, {"by": by, "selection": asdict(chosen), "settings": asdict(settings)}, force=force)
         try:
-            outcomes = run_groups(
-                groups,
-                payload,
-                fit_group,
-                folder,
-                [biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True)],
-                lambda group: table.cells.iloc[group.rows],
-                lambda group: folder / _place(group) / "report.html",
-                jobs=jobs,
-                scheduler=scheduler,
-                timeout=timeout,
-            )
+            results = run_groups(groups, work, folder, execution)
         except StoreError as error:
             raise WrongUseError(str(error)) from error
         # A group that was given up can have been ended in the middle of writing.
         sweep(folder / GROUPS)
-        results = results_table(outcomes, COLUMNS, lambda group: f"{_place(group)}/report.html")
         _write(folder, results, inert, selection.source, target, by)
     _tell(folder, results)
 
@@ -170,6 +165,7 @@ def _write(folder: Path, results: pd.DataFrame, inert: Any, source: str, target:
 
     from biasgp.cli.output import write_whole
     from biasgp.data.columns import unit_of
+    from biasgp.fleet import COLUMNS
     from biasgp.report.fleet_page import FleetRow, fleet_page
 
     def known(value: Any) -> Any:

@@ -76,24 +76,19 @@ def simulated_command(
     given = _with_quick(context, given, QUICK_SIMULATED if quick else {})
     with _one_line_errors(out):
         refuse_empty(dataset=dataset, scenarios=scenarios, methods=methods, kernel=kernel)
-        from biasgp.study import simulated
+        from biasgp.study import Execution, SimulatedDesign, simulated
 
         added = _add_methods(register, peers)
-        results = simulated(
-            out,
+        design = SimulatedDesign(
             datasets=_list(dataset),
             scenarios=_numbers("--scenarios", given["scenarios"], int),
             replicates=given["replicates"],
             methods=_chosen(given["methods"], added),
             kernels=_list(kernel),
             seed=seed,
-            jobs=jobs,
-            scheduler=scheduler,
-            timeout=time_limit(timeout),
-            extend=extend,
-            retry_failed=retry_failed,
         )
-        _finish(results, no_report)
+        execution = Execution(jobs, scheduler, time_limit(timeout), retry_failed)
+        _finish(simulated(out, design, execution, extend=extend), no_report)
 
 
 @app.command("sensor", epilog="Example: biasgp study sensor --data readings.csv --responses no_ppb --out study")
@@ -125,11 +120,10 @@ def sensor_command(
     given = _with_quick(context, given, QUICK_SENSOR if quick else {})
     with _one_line_errors(out):
         refuse_empty(responses=responses, flags=flags, features=features, shares=shares, methods=methods)
-        from biasgp.study import sensor
+        from biasgp.study import Execution, SensorDesign, sensor
 
         added = _add_methods(register, peers)
-        results = sensor(
-            out,
+        design = SensorDesign(
             data=data,
             responses=_list(responses),
             flags=_maybe_list(flags),
@@ -140,13 +134,9 @@ def sensor_command(
             kernel=kernel,
             seed=seed,
             every=given["every"],
-            jobs=jobs,
-            scheduler=scheduler,
-            timeout=time_limit(timeout),
-            extend=extend,
-            retry_failed=retry_failed,
         )
-        _finish(results, no_report)
+        execution = Execution(jobs, scheduler, time_limit(timeout), retry_failed)
+        _finish(sensor(out, design, execution, extend=extend), no_report)
 
 
 @app.command("report", epilog="Example: biasgp study report study")

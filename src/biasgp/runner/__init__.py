@@ -4,8 +4,8 @@ A task has a key that never changes. Each finished one is a line on disk at once
 way goes on where it was when it is started again.
 """
 
-from biasgp.runner.loop import check_means, run
+from biasgp.runner.loop import run
 from biasgp.runner.store import Store, StoreError
-from biasgp.runner.task import Outcome, Task
+from biasgp.runner.task import SERIAL, Execution, Outcome, Task
 
-__all__ = ["Outcome", "Store", "StoreError", "Task", "check_means", "run"]
+__all__ = ["SERIAL", "Execution", "Outcome", "Store", "StoreError", "Task", "run"]

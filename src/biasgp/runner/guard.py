@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import json
 import os
 import signal
 import threading
@@ -15,70 +16,86 @@ from typing import Any, TextIO
 
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.task import FAILED, OK, TIMEOUT, Function, Outcome, Task, plain
+from biasgp.runner.task import FAILED, OK, TIMEOUT, Function, Outcome, Task
 
-BETWEEN_LOOKS = 1.0
-"""Seconds between two looks at whether the parent lives."""
+PARENT_INTERVAL = 1.0
+"""Seconds between two checks that the parent process is alive."""
+GRACE_SHARE, GRACE_SECONDS = 0.1, 2.0
+"""A process whose task ignores its time limit is ended after this share of the limit and these seconds more."""
+MAX_MESSAGE = 500
+"""Characters that are kept of an exception's message."""
 
 
-class TimeLimitExceeded(BaseException):
-    """Not an Exception, so that no `except Exception` in a fit takes it for trouble of its own."""
+class _TimeLimitExceeded(BaseException):
+    """Not an Exception, so that no `except Exception` in a fit handles it."""
 
 
-def perform(function: Function, task: Task, timeout: float | None = None, expendable: bool = False) -> Outcome:
+def perform(task: Task, function: Function, timeout: float | None = None, expendable: bool = False) -> Outcome:
     """Run one task and return how it ended, whatever happens in it.
 
-    expendable: this process may be ended if nothing else stops the task (its parent knows what to do then).
+    expendable: this process may be ended if nothing else stops the task (its parent handles that).
     """
     try:
-        with time_limit(timeout, expendable):
-            return Outcome(task.key, OK, plain(function(task.payload)))
-    except TimeLimitExceeded:
-        return Outcome(task.key, TIMEOUT, message=too_long(timeout))
+        with _time_limit(timeout, expendable):
+            return Outcome(task.key, OK, _plain(function(task.payload)))
+    except _TimeLimitExceeded:
+        return Outcome(task.key, TIMEOUT, message=stopped(timeout))
     except Exception as error:
         return Outcome(task.key, FAILED, message=reason(error))
 
 
-def perform_in_worker(function: Function, task: Task, timeout: float | None, threads: int, expendable: bool) -> Outcome:
+def perform_in_worker(task: Task, function: Function, timeout: float | None, expendable: bool) -> Outcome:
     """`perform`, in a process that is there for tasks only."""
-    limit_blas(threads)
-    return perform(function, task, timeout, expendable)
+    _limit_blas()
+    return perform(task, function, timeout, expendable)
 
 
 def end_with(parent: int) -> None:
-    """Have this worker end when its parent has, however that ended: nobody would take its results.
+    """Have this worker end when its parent has ended in any way, as its results would be lost.
 
-    A thread looks, which compiled code does not keep waiting once it has released the interpreter's lock. (Windows
-    tells a process nothing of its parent's end.)
+    A thread checks, which compiled code does not delay once it has released the interpreter's lock. (Windows does not
+    tell a process of its parent's end.)
     """
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(BETWEEN_LOOKS)
+            time.sleep(PARENT_INTERVAL)
         os._exit(1)
 
     threading.Thread(target=watch, name="end with the parent", daemon=True).start()
 
 
-def reason(error: BaseException) -> str:
+def reason(error: BaseException | None) -> str:
     """One line about an exception."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+    return f"{type(error).__name__}: {text}"[:MAX_MESSAGE] if text else type(error).__name__
 
 
-def too_long(timeout: float | None) -> str:
+def stopped(timeout: float | None) -> str:
+    """The message of a task that reached its time limit."""
     return f"stopped after {timeout:g} s"
 
 
 @cache
-def limit_blas(threads: int) -> None:
-    """Once a process and for good: workers with several threads would undo each other's limits."""
-    threadpool_limits(threads, user_api="blas")
+def _limit_blas() -> None:
+    """Once per process and for good: workers with several threads would undo each other's limits."""
+    threadpool_limits(1, user_api="blas")
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it: what a run returns is what a later run reads from disk."""
+    return json.loads(json.dumps(value, default=_unbox))
+
+
+def _unbox(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"A task's value must be numbers, strings, lists and dicts, not {type(value).__name__}.")
 
 
 @contextmanager
-def time_limit(seconds: float | None, expendable: bool = False) -> Iterator[None]:
-    """TimeLimitExceeded is raised inside after that many seconds.
+def _time_limit(seconds: float | None, expendable: bool) -> Iterator[None]:
+    """_TimeLimitExceeded is raised inside after that many seconds.
 
     Python raises it between two of its own steps. Compiled code that does not come back is ended with the process, a
     little later and only if that is expendable.
@@ -86,9 +103,11 @@ def time_limit(seconds: float | None, expendable: bool = False) -> Iterator[None
     if seconds is None:
         yield
         return
-    alarm = _by_signal if _can_take_signals() else _by_thread
+    in_main = threading.current_thread() is threading.main_thread()
+    alarm = _by_signal if in_main and hasattr(signal, "setitimer") else _by_thread
     if expendable:
-        faulthandler.dump_traceback_later(hard_limit(seconds), exit=True, file=_nowhere())
+        hard_limit = (1.0 + GRACE_SHARE) * seconds + GRACE_SECONDS
+        faulthandler.dump_traceback_later(hard_limit, exit=True, file=_nowhere())
     try:
         with alarm(seconds):
             yield
@@ -97,19 +116,10 @@ def time_limit(seconds: float | None, expendable: bool = False) -> Iterator[None
             faulthandler.cancel_dump_traceback_later()
 
 
-def hard_limit(seconds: float) -> float:
-    """When a process whose task should have been stopped is ended."""
-    return 1.1 * seconds + 2.0
-
-
-def _can_take_signals() -> bool:
-    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-
-
 @contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: Any) -> None:
-        raise TimeLimitExceeded
+        raise _TimeLimitExceeded
 
     before = signal.signal(signal.SIGALRM, ring)
     # It rings again every second, should a callback from compiled code swallow the first.
@@ -130,7 +140,7 @@ def _by_thread(seconds: float) -> Iterator[None]:
     def ring() -> None:
         with lock:
             if not over.is_set():
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(TimeLimitExceeded))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(_TimeLimitExceeded))
 
     timer = threading.Timer(seconds, ring)
     timer.daemon = True

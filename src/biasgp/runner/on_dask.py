@@ -66,13 +66,13 @@ def _refuse_no_address(scheduler: str) -> None:
 
 
 def carry_on_dask(
-    tasks: Iterable[Task], function: Function, timeout: float | None, threads: int, scheduler: str
+    tasks: Iterable[Task], function: Function, timeout: float | None, scheduler: str
 ) -> Generator[Outcome, None, None]:
     """On the cluster of that scheduler, on however many workers it has or gets.
 
     Dask runs the tasks of a lost worker on another one. A worker is not ours to end: compiled code that hangs stays.
     """
-    call = partial(_in_worker, function, timeout, threads)
+    call = partial(perform_in_worker, function=function, timeout=timeout, expendable=False)
     run = uuid4().hex
     with _client(scheduler) as client:
         futures = {client.submit(call, task, key=f"biasgp-{run}-{task.key}", pure=False): task for task in tasks}
@@ -101,7 +101,3 @@ def _outcome(status: str, result: object, task: Task) -> Outcome:
     if status == "error" and isinstance(result, tuple):
         return Outcome(task.key, FAILED, message=reason(result[1]))
     raise ConnectionError(f"The cluster gave up task {task.key} ({status}). Is its scheduler still there?")
-
-
-def _in_worker(function: Function, timeout: float | None, threads: int, task: Task) -> Outcome:
-    return perform_in_worker(function, task, timeout, threads, expendable=False)

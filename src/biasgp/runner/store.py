@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from biasgp.runner.task import Outcome
@@ -41,9 +40,7 @@ class Store:
             self._held = held.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._held.close()
 
     def add(self, outcome: Outcome) -> None:
@@ -64,23 +61,16 @@ class Store:
             self._file = None
 
 
-def read_outcomes(path: Path) -> dict[str, Outcome]:
-    """The finished tasks of a store that may be in use, without changing it."""
-    return _read(path)[0] if path.exists() else {}
-
-
 def _read(path: Path) -> tuple[dict[str, Outcome], int]:
     """The outcomes, and the size of the file up to the end of its last whole line."""
     outcomes: dict[str, Outcome] = {}
     whole = 0
-    lines = path.read_bytes().split(b"\n")
+    *lines, _ = path.read_bytes().split(b"\n")  # What follows the last newline is nothing, or half a line.
     for number, line in enumerate(lines, start=1):
-        if number == len(lines):  # What follows the last newline: nothing, or half a line.
-            break
         try:
             outcome = Outcome.of_line(line.decode())
         except ValueError:
-            if number == len(lines) - 1:  # A power cut can leave zeros in the place of the last line.
+            if number == len(lines):  # A power cut can leave zeros in the place of the last line.
                 break
             raise StoreError(f"Line {number} of {path} is damaged. Remove that line to run its task again.") from None
         outcomes[outcome.key] = outcome

@@ -1,4 +1,4 @@
-"""What goes to a worker and what comes back."""
+"""What goes to a worker, how it is run, and what comes back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.console import Console
+
 OK, FAILED, TIMEOUT = "ok", "failed", "timeout"
 LONGEST_TIMEOUT = 4e6
-"""Seconds (46 days): the clocks of all systems that can stop a task reach so far."""
+"""Seconds (46 days) that the timers of all supported systems can count."""
+
+Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -35,36 +39,50 @@ class Outcome:
 
     @staticmethod
     def of_line(line: str) -> Outcome:
-        """Back from the line; ValueError if it is none of ours."""
+        """Back from the line; ValueError if it is not the line of an outcome."""
         try:
             outcome = Outcome(**json.loads(line))
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
         if not (isinstance(outcome.key, str) and outcome.status in (OK, FAILED, TIMEOUT)):
-            raise ValueError("It has no key, or a status that is none.")
+            raise ValueError("It has no key, or an unknown status.")
         if not isinstance(outcome.message, str):
             raise ValueError("Its message is not text.")
         return outcome
 
 
-def check_timeout(timeout: float | None) -> None:
-    """ValueError for a time limit that cannot be kept."""
-    if timeout is not None and not 0.0 < timeout <= LONGEST_TIMEOUT:
-        raise ValueError(
-            f"timeout must be None, for no limit, or above 0 and at most {LONGEST_TIMEOUT:,.0f} seconds, got {timeout}."
-        )
+@dataclass(frozen=True)
+class Execution:
+    """How tasks are run. None of it changes their results."""
+
+    jobs: int = 1
+    """Worker processes on this machine; 1 is this process itself."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler ("tcp://…") whose workers do the tasks instead."""
+    timeout: float | None = None
+    """Seconds after which a task is stopped and recorded as such; no limit when left out."""
+    retry_failed: bool = False
+    """Do tasks that failed or were stopped before again."""
+    progress: bool = True
+    """Show how many tasks are done."""
+    console: Console | None = None
+    """Where to show it; standard error when left out."""
+
+    def check(self) -> None:
+        """ValueError for settings that make no sense, ConnectionError for a scheduler that does not answer."""
+        if self.timeout is not None and not 0.0 < self.timeout <= LONGEST_TIMEOUT:
+            raise ValueError(
+                f"timeout must be None, for no limit, or above 0 and at most {LONGEST_TIMEOUT:,.0f} seconds, "
+                f"got {self.timeout}."
+            )
+        if self.jobs < 1:
+            raise ValueError(f"jobs must be 1 or more, got {self.jobs}.")
+        if self.scheduler is not None:
+            # Dask is imported only for those who use it.
+            from biasgp.runner.on_dask import reach
+
+            reach(self.scheduler)
 
 
-Function = Callable[[Any], Any]
-Call = Callable[[Task], Outcome]
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON has it: what a run returns is what a later run reads from disk."""
-    return json.loads(json.dumps(value, default=_unbox))
-
-
-def _unbox(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"A task's value must be numbers, strings, lists and dicts, not {type(value).__name__}.")
+SERIAL = Execution()
+"""One task after the other in this process, without a time limit."""

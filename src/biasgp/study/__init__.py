@@ -5,9 +5,21 @@ sensor : the paper's Section 4, a campaign of measurements whose records are rep
 register : a method of your own beside ours.
 """
 
+from biasgp.runner import Execution
 from biasgp.study.methods import Setting, register
 from biasgp.study.results import ConfigurationError, Results, load
-from biasgp.study.sensor import sensor
-from biasgp.study.simulated import simulated
+from biasgp.study.sensor import SensorDesign, sensor
+from biasgp.study.simulated import SimulatedDesign, simulated
 
-__all__ = ["ConfigurationError", "Results", "Setting", "load", "register", "sensor", "simulated"]
+__all__ = [
+    "ConfigurationError",
+    "Execution",
+    "Results",
+    "SensorDesign",
+    "Setting",
+    "SimulatedDesign",
+    "load",
+    "register",
+    "sensor",
+    "simulated",
+]

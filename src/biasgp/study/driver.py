@@ -2,92 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rich.console import Console
+from biasgp.runner import Execution, Outcome, Store, Task, run
+from biasgp.study.methods import Method
+from biasgp.study.results import COLUMNS, RESULTS, TASKS, Results, Row, claim, load, write
 
-from biasgp.runner import Store, Task, check_means, run
-from biasgp.runner.task import Function
-from biasgp.study.results import RESULTS, TASKS, Results, Row, claim, load, outcome_of, part_of, row_of, write
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Item:
-    """A task and what its row is called; None for a task that is only there for a figure."""
+class Cell:
+    """One task: a method on one data set."""
 
-    task: Task
-    identity: Row | None = None
+    key: str
+    method: Method
+    identity: Row = field(default_factory=dict)
+    """The columns that say which task it is. A task that only serves a figure has none, and no row in the results."""
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A whole study: kind and configuration, its items in the order of the results, and what does one."""
+    """A whole study: its kind and configuration, its cells in the order of the results, and what is done with one."""
 
     kind: str
     configuration: Mapping[str, Any]
-    columns: tuple[str, ...]
-    items: Sequence[Item]
-    function: Function
-    curves: Mapping[str, Any]
-    """What figures need and no task makes."""
+    cells: Sequence[Cell]
+    function: Callable[[Cell], dict[str, Any]]
+    """Returns a "row" of scores, a "curve" for a figure, or both."""
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    """Data of figures that no task computes."""
 
 
-@dataclass(frozen=True)
-class How:
-    """How a study is run; none of it changes its results."""
-
-    jobs: int = 1
-    scheduler: str | None = None
-    timeout: float | None = None
-    extend: bool = False
-    retry_failed: bool = False
-    progress: bool = True
-    console: Console | None = None
-
-
-def conduct(plan: StudyPlan, out: str | Path, how: How, order: Sequence[Task] | None = None) -> Results:
-    """Run the plan into a folder, going on where it was, and return everything that is there.
-
-    order: in which to begin the tasks, if not that of the results.
-    """
+def conduct(plan: StudyPlan, out: str | Path, execution: Execution, extend: bool) -> Results:
+    """Run the plan into a folder, continuing what is there, and return all results of the folder."""
     folder = Path(out)
-    check_means(how.jobs, how.scheduler, how.timeout)
+    execution.check()
+    # All tasks of one replicate come before those of the next: a study that is stopped early is a small whole one.
+    order = sorted(plan.cells, key=lambda cell: cell.identity.get("replicate", -1))
     with Store(folder / TASKS) as store:
-        claim(folder, plan.kind, plan.configuration, how.extend)
+        claim(folder, plan.kind, plan.configuration, extend)
         _restore(plan, folder, store)
         try:
-            run(
-                order or [item.task for item in plan.items],
-                plan.function,
-                store,
-                jobs=how.jobs,
-                scheduler=how.scheduler,
-                timeout=how.timeout,
-                retry_failed=how.retry_failed,
-                progress=how.progress,
-                console=how.console,
-            )
+            run([Task(cell.key, cell) for cell in order], plan.function, store, execution)
         finally:
-            # Also when it is stopped: what is there can be looked at.
+            # The results of a study that is stopped can be looked at, too.
             _write(plan, folder, store)
     return load(folder)
 
 
+def choose(what: str, given: Sequence[T], known: Sequence[T]) -> tuple[T, ...]:
+    """The given values in the order of the known ones; ValueError for an unknown value, or for none at all."""
+    unknown = [value for value in given if value not in known]
+    if unknown or not given:
+        shown = ", ".join(map(str, unknown)) or "none at all"
+        raise ValueError(f"Unknown {what}: {shown}. There are {', '.join(map(str, known))}.")
+    return tuple(value for value in known if value in given)
+
+
 def _write(plan: StudyPlan, folder: Path, store: Store) -> None:
     rows, curves = [], dict(plan.curves)
-    for item in plan.items:
-        outcome = store.outcomes.get(item.task.key)
+    for cell in plan.cells:
+        outcome = store.outcomes.get(cell.key)
         if outcome is None:
             continue
-        if item.identity is not None:
-            rows.append(row_of(item.identity, outcome))
-        curve = part_of(outcome, "curve")
-        if curve is not None:
-            curves[item.task.key] = curve
-    write(folder, plan.columns, rows, curves)
+        # The log may have been changed: a value that no task returns is left out.
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        scores, curve = value.get("row"), value.get("curve")
+        if cell.identity:
+            scores = scores if isinstance(scores, dict) else {}
+            message = outcome.message or scores.get("message", "")
+            rows.append({**scores, **cell.identity, "status": outcome.status, "message": message})
+        if isinstance(curve, dict):
+            curves[cell.key] = curve
+    write(folder, plan.kind, rows, curves)
 
 
 def _restore(plan: StudyPlan, folder: Path, store: Store) -> None:
@@ -95,14 +86,16 @@ def _restore(plan: StudyPlan, folder: Path, store: Store) -> None:
     if store.outcomes or not (folder / RESULTS).exists():
         return
     before = load(folder)
-    names = plan.columns[: plan.columns.index("method") + 1]
+    columns = COLUMNS[plan.kind]
+    split = columns.index("method") + 1
+    names, scores = columns[:split], [name for name in columns[split:] if name != "status"]
     rows = {tuple(str(row[name]) for name in names): row for row in before.rows}
-    for item in plan.items:
-        curve = before.curves.get(item.task.key)
-        if item.identity is None:
-            if curve is not None:
-                store.add(outcome_of(item.task.key, {"status": "ok"}, curve))
-            continue
-        row = rows.get(tuple(str(item.identity[name]) for name in names))
-        if row is not None:
-            store.add(outcome_of(item.task.key, row, curve))
+    for cell in plan.cells:
+        curve = before.curves.get(cell.key)
+        row = rows.get(tuple(str(cell.identity.get(name)) for name in names))
+        if row is not None and row["status"] != "ok":
+            store.add(Outcome(cell.key, row["status"], message=row["message"]))
+        elif row is not None:
+            store.add(Outcome(cell.key, "ok", {"row": {name: row[name] for name in scores}, "curve": curve}))
+        elif not cell.identity and curve is not None:
+            store.add(Outcome(cell.key, "ok", {"curve": curve}))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from biasgp.estimators.methods import METHODS
@@ -17,6 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 PAPERS = ("cob", "rab", "ep", "mcmc")
 """The four methods of the paper."""
 ORDER = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc")
+"""Of our own methods in the tables; `oracle` is the plain GP that is told which readings are outliers."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "ep": {"noise": "scale"},
     "mcmc": {"noise": "scale", "chains": 2, "draws": 100, "tune": 60},
@@ -54,21 +55,6 @@ class Method:
     knows_outliers: bool = False
 
 
-@dataclass(frozen=True)
-class Ours:
-    """Makes one of our own estimators."""
-
-    name: str
-    response: str = "identity"
-
-    def __call__(self, setting: Setting) -> Any:
-        settings = SETTINGS.get(self.name, {})
-        estimator = METHODS[self.name](kernel=setting.kernel, response=self.response, **settings)  # type: ignore[call-arg,unused-ignore]
-        if estimator.get_params().get("random_state", 0) is None:
-            estimator.set_params(random_state=setting.seed)
-        return estimator
-
-
 _registered: dict[str, Method] = {}
 
 
@@ -95,12 +81,19 @@ def register(name: str, make_estimator: MakeEstimator, *, knows_outliers: bool =
 
 
 def builtin_names() -> list[str]:
-    """Our own methods; `oracle` is the plain GP that is told which readings are outliers."""
-    return [name for name in ORDER if name in METHODS or name == "oracle"]
+    """Our own methods."""
+    return list(ORDER)
 
 
-def find(name: str) -> Method:
-    """The method of that name; "cob@auto" is `cob` with response="auto"."""
+def find_all(names: Iterable[str]) -> tuple[Method, ...]:
+    """The methods of these names, each once; "cob@auto" is `cob` with response="auto". ValueError without any."""
+    found = tuple(_find(name) for name in dict.fromkeys(names))
+    if not found:
+        raise ValueError(f"methods names none; there are {', '.join([*builtin_names(), *_registered])}.")
+    return found
+
+
+def _find(name: str) -> Method:
     if name in _registered:
         return _registered[name]
     base, _, response = name.partition("@")
@@ -111,21 +104,13 @@ def find(name: str) -> Method:
         raise ValueError(f"There is no method {name!r}; there are {', '.join(known)}.{hint}")
     if "@" in name and response not in RESPONSES:
         raise ValueError(f"{name!r}: what follows the @ must be one of {', '.join(RESPONSES)}.")
-    ours = Ours("gp" if base == "oracle" else base, response or "identity")
-    return Method(name, ours, knows_outliers=base == "oracle")
+    make = partial(_make_builtin, "gp" if base == "oracle" else base, response or "identity")
+    return Method(name, make, knows_outliers=base == "oracle")
 
 
-def find_all(names: Iterable[str]) -> tuple[Method, ...]:
-    """The methods of these names, each once; ValueError without any."""
-    found = tuple(find(name) for name in dict.fromkeys(names))
-    if not found:
-        raise ValueError(f"methods names none; there are {', '.join([*builtin_names(), *_registered])}.")
-    return found
-
-
-def takes(function: Callable[..., Any], parameter: str) -> bool:
-    """Whether a function has a parameter of that name."""
-    try:
-        return parameter in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
+def _make_builtin(name: str, response: str, setting: Setting) -> Any:
+    settings = SETTINGS.get(name, {})
+    estimator = METHODS[name](kernel=setting.kernel, response=response, **settings)  # type: ignore[call-arg,unused-ignore]
+    if estimator.get_params().get("random_state", 0) is None:
+        estimator.set_params(random_state=setting.seed)
+    return estimator

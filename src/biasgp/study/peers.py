@@ -11,31 +11,29 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.study.methods import Setting, register
+from biasgp.study.methods import MakeEstimator, Setting, register
+
+LENGTH_SCALE_BOUNDS = (1e-2, 1e3)
+"""Of scikit-learn's kernel, in the unit of the inputs; narrower than its default, (1e-5, 1e5)."""
 
 
-def sklearn_gpr(setting: Setting) -> Any:
+def _sklearn_gpr(setting: Setting) -> Any:
     """scikit-learn's plain GP with our squared exponential kernel; its std is that of a reading already."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     scales = np.ones(setting.n_features if setting.ard else 1)
-    kernel = ConstantKernel() * RBF(scales, (1e-2, 1e3)) + WhiteKernel()
+    kernel = ConstantKernel() * RBF(scales, LENGTH_SCALE_BOUNDS) + WhiteKernel()
     return GaussianProcessRegressor(kernel, normalize_y=True, random_state=setting.seed)
 
 
-def itgp(setting: Setting) -> Any:
-    """Iteratively trimmed GP of PyPI's robustgp."""
-    return TrimmedGP(setting.ard)
-
-
-class TrimmedGP:
-    """robustgp's function with an estimator's face."""
+class _TrimmedGP:
+    """Iteratively trimmed GP of PyPI's robustgp, as an estimator."""
 
     def __init__(self, ard: bool) -> None:
         self.ard = ard
 
-    def fit(self, X: Array, y: Array) -> TrimmedGP:
+    def fit(self, X: Array, y: Array) -> _TrimmedGP:
         """Trim and fit with the package's defaults, on y scaled to mean 0 and standard deviation 1."""
         import GPy  # type: ignore[import-not-found,unused-ignore]
         from robustgp import ITGP  # type: ignore[import-not-found,unused-ignore]
@@ -54,18 +52,13 @@ class TrimmedGP:
         return np.ravel(mean) * self.scale_ + self.center_, std
 
 
-def relevance_pursuit(setting: Setting) -> Any:
-    """BoTorch's robust relevance pursuit."""
-    return RelevancePursuitGP(setting.n_features if setting.ard else None)
-
-
-class RelevancePursuitGP:
-    """BoTorch's model with an estimator's face."""
+class _RelevancePursuitGP:
+    """BoTorch's robust relevance pursuit, as an estimator."""
 
     def __init__(self, n_scales: int | None) -> None:
         self.n_scales = n_scales
 
-    def fit(self, X: Array, y: Array) -> RelevancePursuitGP:
+    def fit(self, X: Array, y: Array) -> _RelevancePursuitGP:
         """Fit with BoTorch's own defaults, on inputs in [0, 1] and a standardised response."""
         import torch  # type: ignore[import-not-found,unused-ignore]
         from botorch.fit import fit_gpytorch_mll  # type: ignore[import-not-found,unused-ignore]
@@ -99,8 +92,12 @@ class RelevancePursuitGP:
             return posterior.mean.numpy().ravel(), posterior.variance.sqrt().numpy().ravel()
 
 
-PEERS = {"sklearn": ("sklearn", sklearn_gpr), "itgp": ("robustgp", itgp), "rrp": ("botorch", relevance_pursuit)}
-"""Name in the tables, the package it needs, and what makes it."""
+PEERS: dict[str, tuple[str, MakeEstimator]] = {
+    "sklearn": ("sklearn", _sklearn_gpr),
+    "itgp": ("robustgp", lambda setting: _TrimmedGP(setting.ard)),
+    "rrp": ("botorch", lambda setting: _RelevancePursuitGP(setting.n_features if setting.ard else None)),
+}
+"""Name in the tables, the package it needs, and the function that makes it."""
 
 
 def register_peers() -> list[str]:

@@ -1,10 +1,10 @@
-"""What the sensor study works on: one response of a campaign, with the operator's flags."""
+"""The data of the sensor study: one response of a campaign, with the operator's flags."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ from biasgp.data import campaign
 
 FEATURES = ("time", "temperature_c", "humidity_pct")
 RESPONSES = {"no_ppb": "no_flag", "o3_ppb": "o3_flag"}
+"""Of the built-in campaign, with their columns of flags."""
+SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def built_in(seed: int) -> dict[str, StudyReadings]:
     return {name: StudyReadings(data.X, gas.y, gas.is_outlier, gas.f) for name, gas in gases.items()}
 
 
-def read(
+def read_csv(
     path: Path, responses: Sequence[str], flags: Sequence[str], features: Sequence[str] = FEATURES
 ) -> dict[str, StudyReadings]:
     """The responses of a CSV, each with its column of flags (anything but an empty cell is a flag).
@@ -43,7 +45,7 @@ def read(
     The first feature may be a time in ISO 8601. Rows in which a feature, or the response, is no number are left out.
     """
     if len(responses) != len(flags):
-        raise ValueError(f"Give one flag column a response: {len(responses)} responses, {len(flags)} flags.")
+        raise ValueError(f"Give one flag column per response: {len(responses)} responses, {len(flags)} flags.")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
@@ -59,32 +61,24 @@ def read(
     if np.isnan(X[:, 0]).all():
         raise ValueError(f"{path} has no number and no time in its column {features[0]}.")
     X[:, 0] -= np.nanmin(X[:, 0])
-    return {name: _readings(path, rows, X, name, flag) for name, flag in zip(responses, flags, strict=True)}
-
-
-def _readings(path: Path, rows: list[dict[str, str]], X: Array, name: str, flag: str) -> StudyReadings:
-    y = np.array([_number(row[name]) for row in rows])
-    flagged = np.array([bool((row[flag] or "").strip()) for row in rows])
-    use = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
-    if not (flagged & use).any():
-        raise ValueError(f"{path} has no flagged reading of {name} in {flag}: there is no outlier to draw from.")
-    return StudyReadings(X[use], y[use], flagged[use], None)
+    found = {}
+    for name, flag in zip(responses, flags, strict=True):
+        y = np.array([_number(row[name]) for row in rows])
+        flagged = np.array([bool((row[flag] or "").strip()) for row in rows])
+        use = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
+        if not (flagged & use).any():
+            raise ValueError(f"{path} has no flagged reading of {name} in {flag}: there is no outlier to draw from.")
+        found[name] = StudyReadings(X[use], y[use], flagged[use], None)
+    return found
 
 
 def _number(text: str | None) -> float:
-    """A number, or the hours of a time; nan for what is neither."""
+    """A number, or the hours of a time; nan for anything else."""
     text = (text or "").strip()
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         return float("nan")
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() / 3600.0
-
-
-def fingerprint(path: Path) -> str:
-    """So that a study's folder knows the file it was made from."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() / SECONDS_PER_HOUR

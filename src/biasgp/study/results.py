@@ -7,6 +7,7 @@ repository, is complete all the same.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -19,23 +20,28 @@ from pathlib import Path
 from typing import Any
 
 from biasgp import __version__
-from biasgp.runner import Outcome
 from biasgp.study.scoring import SCORES
 
 STUDY, RESULTS, CURVES, TASKS = "study.json", "results.csv", "curves.json", "tasks.jsonl"
-SIMULATED_COLUMNS = (
-    *("dataset", "kernel", "scenario", "q", "mu", "sigma", "replicate", "method"),
-    *SCORES,
-    *("status", "message"),
-)
-SENSOR_COLUMNS = (
-    *("dataset", "kernel", "response", "share", "replicate", "method"),
-    *SCORES,
-    *("n_gross", "gross_found", "clean_flagged", "status", "message"),
-)
-COLUMNS = {"simulated": SIMULATED_COLUMNS, "sensor": SENSOR_COLUMNS}
+COLUMNS = {
+    "simulated": (
+        *("dataset", "kernel", "scenario", "q", "mu", "sigma", "replicate", "method"),
+        *SCORES,
+        *("status", "message"),
+    ),
+    "sensor": (
+        *("dataset", "kernel", "response", "share", "replicate", "method"),
+        *SCORES,
+        *("n_gross", "gross_found", "clean_flagged", "status", "message"),
+    ),
+}
+"""Of results.csv, by the kind of study: those that identify a task end with its method."""
 TEXT = frozenset({"dataset", "kernel", "response", "method", "status", "message"})
 INTEGERS = frozenset({"scenario", "replicate"})
+PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "distributed")
+"""Those whose versions are noted."""
+MAX_DETAIL = 200
+"""Characters of an error from elsewhere that are shown."""
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 
@@ -52,7 +58,7 @@ class ConfigurationError(ValueError):
 
 @dataclass(frozen=True)
 class Results:
-    """What a study left behind."""
+    """The results of a study: one row per task, and the curves of its figures."""
 
     folder: Path
     study: dict[str, Any]
@@ -74,16 +80,13 @@ class Results:
 def load(folder: str | Path) -> Results:
     """A study's results from its folder alone."""
     folder = Path(folder)
-    path = folder / STUDY
-    if not path.exists():
+    if not (folder / STUDY).exists():
         raise FileNotFoundError(f"{folder} has no {STUDY}: it is not the folder of a study.")
     if not (folder / RESULTS).exists():
         raise FileNotFoundError(f"{folder} has no {RESULTS} yet: run the study's command again to go on with it.")
-    curves = folder / CURVES
-    study = _read_study(path)
-    rows = read_rows(folder / RESULTS)
-    _refuse_foreign_rows(folder / RESULTS, rows, study["kind"])
-    return Results(folder, study, rows, _read_json(curves) if curves.exists() else {})
+    study = _read_study(folder / STUDY)
+    rows = _read_rows(folder / RESULTS, COLUMNS[study["kind"]])
+    return Results(folder, study, rows, _read_json(folder / CURVES) if (folder / CURVES).exists() else {})
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -111,20 +114,14 @@ def _read_study(path: Path) -> dict[str, Any]:
     return study
 
 
-def _refuse_foreign_rows(path: Path, rows: list[Row], kind: str) -> None:
-    missing = [name for name in COLUMNS[kind] if rows and name not in rows[0]]
-    if missing:
-        raise DamagedStudyError(f"{path} is not that of a study: it has no column {missing[0]}.")
-
-
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
+    return " ".join(str(error).split())[:MAX_DETAIL]
 
 
 def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: bool = False) -> None:
-    """Make the folder this study's, or see that it is already; ConfigurationError if it is another's.
+    """Make the folder this study's, or check that it is; ConfigurationError if it holds another study.
 
-    With extend it may be a smaller study of the same kind: fewer replicates, or some of the data sets, methods ….
+    With extend it may hold a smaller study of the same kind: fewer replicates, data sets, methods ….
     """
     path = folder / STUDY
     here = json.loads(json.dumps({"kind": kind, "biasgp": __version__, **configuration}))
@@ -141,7 +138,14 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
             raise ConfigurationError(f"{folder} holds another study: {'; '.join(differences)}. {advice}")
         if there == here:
             return
-    write_atomically(path, json.dumps(_describe(kind, configuration), indent=1, ensure_ascii=False) + "\n")
+    description = {
+        "kind": kind,
+        "biasgp": __version__,
+        "configuration": dict(configuration),
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
+    }
+    write_atomically(path, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
 
 
 def _grows(name: str, there: Any, here: Any) -> bool:
@@ -154,19 +158,6 @@ def _show(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _describe(kind: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "biasgp": __version__,
-        "configuration": dict(configuration),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
-        "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
-    }
-
-
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "distributed")
-
-
 def _version(name: str) -> str | None:
     try:
         return version(name)
@@ -174,14 +165,13 @@ def _version(name: str) -> str | None:
         return None
 
 
-def write(folder: Path, columns: tuple[str, ...], rows: Iterable[Row], curves: Mapping[str, Any]) -> None:
+def write(folder: Path, kind: str, rows: Iterable[Row], curves: Mapping[str, Any]) -> None:
     """results.csv and curves.json, each whole or not at all."""
-    lines = [columns, *([_cell(row.get(name, math.nan)) for name in columns] for row in rows)]
-    temporary = folder / f"{RESULTS}.part"
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(lines)
-        _sync(file.fileno(), file)
-    temporary.replace(folder / RESULTS)
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS[kind])
+    lines.writerows([_cell(row.get(name, math.nan)) for name in COLUMNS[kind]] for row in rows)
+    write_atomically(folder / RESULTS, text.getvalue())
     if curves:
         write_atomically(folder / CURVES, json.dumps(curves, separators=(",", ":"), sort_keys=True) + "\n")
 
@@ -190,26 +180,22 @@ def write_atomically(path: Path, text: str) -> None:
     """The whole new file, or the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as file:
+    with temporary.open("w", newline="", encoding="utf-8") as file:
         file.write(text)
-        _sync(file.fileno(), file)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
-
-
-def _sync(handle: int, file: Any) -> None:
-    file.flush()
-    os.fsync(handle)
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "" if math.isnan(value) else repr(value)
     text = str(value)
-    # A spreadsheet would run it; read_rows takes the apostrophe away again.
+    # A spreadsheet would run it; _value takes the apostrophe away again.
     return f"'{text}" if _FORMULA.match(text) else text
 
 
-def read_rows(path: Path) -> list[Row]:
+def _read_rows(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The rows of a results.csv: numbers as numbers, an empty number as nan."""
     rows: list[Row] = []
     try:
@@ -217,6 +203,9 @@ def read_rows(path: Path) -> list[Row]:
             rows.extend({name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file))
     except (ValueError, csv.Error) as error:
         raise DamagedStudyError(f"{path} is damaged after row {len(rows)} ({_one_line(error)}).") from None
+    missing = [name for name in columns if rows and name not in rows[0]]
+    if missing:
+        raise DamagedStudyError(f"{path} is not that of a study: it has no column {missing[0]}.")
     return rows
 
 
@@ -228,24 +217,3 @@ def _value(name: str | None, text: str | None) -> Any:
     if text == "":
         return math.nan
     return int(text) if name in INTEGERS else float(text)
-
-
-def row_of(identity: Row, outcome: Outcome) -> Row:
-    """A task's row: what it was, its scores if it has any, and how it ended."""
-    scores = part_of(outcome, "row") or {}
-    message = outcome.message or scores.get("message", "")
-    return {**scores, **identity, "status": outcome.status, "message": message}
-
-
-def part_of(outcome: Outcome, name: str) -> dict[str, Any] | None:
-    """The "row" or the "curve" of a task's value; None where the value is not as a study's task leaves it."""
-    part = outcome.value.get(name) if isinstance(outcome.value, dict) else None
-    return part if isinstance(part, dict) else None
-
-
-def outcome_of(key: str, row: Row, curve: Any) -> Outcome:
-    """Back from a row, so that a folder without the runner's log can be gone on with."""
-    if row["status"] != "ok":
-        return Outcome(key, row["status"], message=row["message"])
-    kept = (*SCORES, "n_gross", "gross_found", "clean_flagged", "message")
-    return Outcome(key, "ok", {"row": {name: row[name] for name in kept if name in row}, "curve": curve})

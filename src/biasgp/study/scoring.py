@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from dataclasses import dataclass
@@ -11,14 +12,22 @@ import numpy as np
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.study.methods import Method, Setting, takes
+from biasgp.study.methods import Method, Setting
 
 SCORES = ("mse", "mse_f", "nlpd", "nlpd_exact", "coverage95", "crps", "precision", "recall", "fit_s", "predict_s")
+LEVEL = 0.95
+"""Of every interval in the studies."""
+TAILS = (0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL)
+"""The quantiles that bound a central interval of that level."""
+TIME_DIGITS = 6
+"""Decimals of a time in seconds: microseconds."""
+CURVE_DIGITS = 5
+"""Significant digits of a curve, enough to draw it."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Training readings, which of them are outliers, and test readings; f_test is None where nobody knows it."""
+    """Training readings, which of them are outliers, and test readings; f_test is None where it is unknown."""
 
     X: Array
     y: Array
@@ -28,77 +37,77 @@ class Trial:
     f_test: Array | None
 
 
-@dataclass(frozen=True)
-class FittedMethod:
-    """A fitted estimator and how long that took, in seconds."""
-
-    model: Any
-    seconds: float
-
-
-def fit(method: Method, setting: Setting, problem: Trial) -> FittedMethod:
-    """Fit on the training readings. Warnings are dropped: rows say what they would in their message."""
-    keep = ~problem.is_outlier if method.knows_outliers else np.ones(len(problem.y), dtype=bool)
-    X, y = problem.X[keep], problem.y[keep]
-    with warnings.catch_warnings():
+def fit_and_score(method: Method, setting: Setting, trial: Trial) -> tuple[Any, dict[str, Any]]:
+    """The fitted estimator, and those of SCORES that the trial allows with a "message" of the fit's own doubts."""
+    keep = ~trial.is_outlier if method.knows_outliers else np.ones(len(trial.y), dtype=bool)
+    with warnings.catch_warnings():  # the message of the row says what they would
         warnings.simplefilter("ignore")
         start = time.perf_counter()
-        model = method.make(setting).fit(X, y)
-        return FittedMethod(model, time.perf_counter() - start)
+        model = method.make(setting).fit(trial.X[keep], trial.y[keep])
+        seconds = time.perf_counter() - start
+    row: dict[str, Any] = {"fit_s": round(seconds, TIME_DIGITS), "message": _doubts(model)}
+    mask = getattr(model, "outlier_mask_", None)
+    if mask is not None and not method.knows_outliers:
+        row["precision"] = metrics.precision(trial.is_outlier, mask)
+        row["recall"] = metrics.recall(trial.is_outlier, mask)
+    return model, row | _prediction_scores(model, trial) if len(trial.y_test) else row
 
 
-def readings(model: Any, X: Array) -> tuple[Array, Array]:
+def predict_readings(model: Any, X: Array) -> tuple[Array, Array]:
     """Mean and standard deviation of the next reading, if it is no outlier."""
-    extra = {"include_noise": True} if takes(model.predict, "include_noise") else {}
+    extra = {"include_noise": True} if _takes_include_noise(model) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mean, std = model.predict(X, return_std=True, **extra)
     return np.asarray(mean, dtype=float), np.asarray(std, dtype=float)
 
 
-def score(method: Method, fitted: FittedMethod, problem: Trial) -> dict[str, Any]:
-    """All of SCORES, and "message" with what the fit itself doubts."""
-    model, y = fitted.model, problem.y_test
+def drawable(**arrays: Array | Mask | None) -> dict[str, Any]:
+    """The arrays as lists for a figure: a mask as 0 and 1, numbers with CURVE_DIGITS."""
+
+    def listed(values: Array | Mask) -> list[float]:
+        if values.dtype == bool:
+            return [int(value) for value in values]
+        return [float(f"{value:.{CURVE_DIGITS}g}") for value in values]
+
+    return {name: None if values is None else listed(values) for name, values in arrays.items()}
+
+
+def _takes_include_noise(model: Any) -> bool:
+    try:
+        return "include_noise" in inspect.signature(model.predict).parameters
+    except (TypeError, ValueError):  # compiled functions may have no signature
+        return False
+
+
+def _prediction_scores(model: Any, trial: Trial) -> dict[str, float]:
+    y = trial.y_test
     start = time.perf_counter()
-    mean, std = readings(model, problem.X_test)
-    predict_s = time.perf_counter() - start
+    mean, std = predict_readings(model, trial.X_test)
+    seconds = time.perf_counter() - start
     if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(std))):
         raise ValueError("a prediction is not finite")
     nlpd = metrics.nlpd(y, mean, std)
     exact = getattr(model, "log_predictive_density", None)
-    precision, recall = _detection(method, model, problem)
+    if hasattr(model, "predict_quantiles"):
+        # Quantiles are exact under a transform of the response, where mean ± 1.96 std is not.
+        low, high = model.predict_quantiles(trial.X_test, list(TAILS), include_noise=True).T
+        coverage = float(np.mean((y >= low) & (y <= high)))
+    else:
+        coverage = metrics.coverage(y, mean, std, LEVEL)
     return {
         "mse": metrics.mse(y, mean),
-        "mse_f": np.nan if problem.f_test is None else metrics.mse(problem.f_test, mean),
+        "mse_f": np.nan if trial.f_test is None else metrics.mse(trial.f_test, mean),
         "nlpd": nlpd,
-        "nlpd_exact": nlpd if exact is None else float(-np.mean(exact(problem.X_test, y))),
-        "coverage95": _coverage(model, problem, mean, std),
+        "nlpd_exact": nlpd if exact is None else float(-np.mean(exact(trial.X_test, y))),
+        "coverage95": coverage,
         "crps": metrics.crps(y, mean, std),
-        "precision": precision,
-        "recall": recall,
-        "fit_s": round(fitted.seconds, 6),
-        "predict_s": round(predict_s, 6),
-        "message": doubts(model),
+        "predict_s": round(seconds, TIME_DIGITS),
     }
 
 
-def _coverage(model: Any, problem: Trial, mean: Array, std: Array) -> float:
-    if not hasattr(model, "predict_quantiles"):
-        return metrics.coverage(problem.y_test, mean, std)
-    # Quantiles are exact under a transform of the response, where mean ± 1.96 std is not.
-    low, high = model.predict_quantiles(problem.X_test, [0.025, 0.975], include_noise=True).T
-    return float(np.mean((problem.y_test >= low) & (problem.y_test <= high)))
-
-
-def _detection(method: Method, model: Any, problem: Trial) -> tuple[float, float]:
-    mask = getattr(model, "outlier_mask_", None)
-    if mask is None or method.knows_outliers:
-        return np.nan, np.nan
-    return metrics.precision(problem.is_outlier, mask), metrics.recall(problem.is_outlier, mask)
-
-
-def doubts(model: Any) -> str:
-    """What a fit says against itself, in one line."""
+def _doubts(model: Any) -> str:
+    """What a fit reports against itself, in one line."""
     found = [str(text) for text in getattr(model, "diagnosis_", ())]
     if getattr(model, "converged_", True) is False and not found:
         used = getattr(model, "inference_", "")

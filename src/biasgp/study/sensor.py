@@ -6,256 +6,140 @@ ones. Share 0 is the campaign left as recorded, where only the list of outliers 
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from biasgp import metrics
-from biasgp._typing import Array, Mask
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
-from biasgp.runner import Task
-from biasgp.study.driver import How, Item, StudyPlan, conduct
+from biasgp.runner import SERIAL, Execution
+from biasgp.study.driver import Cell, StudyPlan, choose, conduct
 from biasgp.study.methods import Method, Setting, builtin_names, find_all
-from biasgp.study.readings import FEATURES, RESPONSES, StudyReadings, built_in, fingerprint, read
-from biasgp.study.results import SENSOR_COLUMNS, Results, Row
-from biasgp.study.scoring import Trial, doubts, fit, readings, score
-from biasgp.study.simulated import short
+from biasgp.study.readings import FEATURES, RESPONSES, StudyReadings, built_in, read_csv
+from biasgp.study.results import Results, Row
+from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
-SHARES = (0.1, 0.2)
 GROSS = 8.0
 """A flagged reading is gross when it is this many standard deviations from a fit of the unflagged ones.
 
 Of the next reading, not of the noise: under a rough kernel the noise may be next to nothing, and all flags gross.
 """
+FINGERPRINT_DIGITS = 16
+"""Of the hash of a data file, in hexadecimal."""
+SHARE_UNIT = 1000
+"""Shares enter the seed in thousandths."""
 
 
 @dataclass(frozen=True)
-class SensorConfiguration:
-    """Everything that the results depend on."""
+class SensorDesign:
+    """What the study compares, and on which data; as the paper has it when left out."""
 
-    data: str
-    fingerprint: str
-    responses: tuple[str, ...]
-    flags: tuple[str, ...]
-    features: tuple[str, ...]
-    shares: tuple[float, ...]
-    replicates: int
-    methods: tuple[str, ...]
-    kernel: str
-    seed: int
-    every: int
+    data: str | Path | None = None
+    """A CSV; the built-in simulated campaign when left out."""
+    responses: Sequence[str] = tuple(RESPONSES)
+    """Columns to predict."""
+    flags: Sequence[str] | None = None
+    """For each response, the column that flags its outliers; RESPONSE_flag when left out."""
+    features: Sequence[str] = FEATURES
+    """Columns to predict from."""
+    shares: Sequence[float] = (0.1, 0.2)
+    """Shares of the records that are replaced and predicted."""
+    replicates: int = 5
+    """Draws of the replaced records."""
+    methods: Sequence[str] | None = None
+    """Names of methods, ours or registered; "cob@auto" is cob with its response transform chosen from the data."""
+    kernel: str = "ard"
+    """Exponential kernel with one length-scale per input ("ard"), or a shared one ("iso")."""
+    seed: int = 0
+    """Of the replaced records, and of the built-in campaign."""
+    every: int = 1
+    """For a quick look, only every n-th of the unflagged records is used."""
 
-
-@dataclass(frozen=True)
-class SensorCell:
-    """One task: a method on one response with one draw of replaced records."""
-
-    dataset: str
-    response: str
-    number: int
-    share: float
-    replicate: int
-    method: Method
-    ard: bool
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}/{self.response}/{self.share:g}/r{self.replicate:02d}/{self.method.name}"
-
-    def identity(self) -> Row:
-        """The columns that say which task it is."""
-        return {
-            "dataset": self.dataset,
-            "kernel": "exponential, " + ("ard" if self.ard else "iso"),
-            "response": self.response,
-            "share": self.share,
-            "replicate": self.replicate,
-            "method": self.method.name,
-        }
-
-
-def replace_records(data: StudyReadings, cell: SensorCell) -> tuple[Array, Mask]:
-    """The training response, and which records were replaced; from (seed, response, share, replicate) alone."""
-    rng = np.random.default_rng([cell.seed, cell.number, round(1000 * cell.share), cell.replicate])
-    normal = np.flatnonzero(~data.flagged)
-    chosen = rng.choice(normal, round(cell.share * len(data.y)), replace=False)
-    y = data.y.copy()
-    y[chosen] = rng.choice(data.y[data.flagged], len(chosen))
-    replaced = np.zeros(len(y), dtype=bool)
-    replaced[chosen] = True
-    return y, replaced
+    def check(self) -> None:
+        """ValueError for values that make no sense on any data."""
+        if self.kernel not in ("ard", "iso"):
+            raise ValueError(f"kernel must be 'ard' or 'iso', got {self.kernel!r}.")
+        if not self.shares or not all(0.0 < share < 1.0 for share in self.shares):
+            shown = ", ".join(map(str, self.shares)) or "none at all"
+            raise ValueError(f"shares must lie between 0 and 1, got {shown}.")
+        if self.replicates < 1 or self.every < 1 or self.seed < 0:
+            raise ValueError("replicates and every must be 1 or more, seed 0 or more.")
+        if not self.features:
+            raise ValueError("features names no column.")
+        if self.data is None and tuple(self.features) != FEATURES:
+            shown = ", ".join(FEATURES)
+            raise ValueError(f"The built-in campaign has the features {shown}; others need data of your own.")
+        for what in ("responses", "features", "shares"):
+            given = list(getattr(self, what))
+            if len(set(given)) < len(given):
+                raise ValueError(f"{what} names {next(x for x in given if given.count(x) > 1)!s} twice.")
 
 
-def perform(data: Mapping[str, StudyReadings], cell: SensorCell) -> dict[str, Any]:
-    """One task: its scores, and for the first replicate the fit at every record."""
-    here = data[cell.response]
-    n, d = here.X.shape
-    setting = Setting(Exponential(ard=cell.ard), d, n, cell.replicate)
-    if cell.share == 0.0:
-        return {"row": _as_recorded(here, cell, setting)}
-    y, replaced = replace_records(here, cell)
-    problem = Trial(
-        X=here.X,
-        y=y,
-        is_outlier=replaced | here.flagged,
-        X_test=here.X[replaced],
-        y_test=here.y[replaced],
-        f_test=None if here.f is None else here.f[replaced],
-    )
-    fitted = fit(cell.method, setting, problem)
-    row = score(cell.method, fitted, problem)
-    if cell.replicate > 0:
-        return {"row": row}
-    mean, std = readings(fitted.model, here.X)
-    curve = {"y": short(y), "replaced": replaced.astype(int).tolist(), "mean": short(mean), "std": short(std)}
-    return {"row": row, "curve": curve}
-
-
-def _as_recorded(data: StudyReadings, cell: SensorCell, setting: Setting) -> Row:
-    """How the method's list of outliers compares with the flags, and with those of them that are gross."""
-    problem = Trial(data.X, data.y, data.flagged, data.X[:0], data.y[:0], None)
-    fitted = fit(cell.method, setting, problem)
-    row: Row = {"fit_s": round(fitted.seconds, 6), "message": doubts(fitted.model)}
-    mask = getattr(fitted.model, "outlier_mask_", None)
-    if mask is None or cell.method.knows_outliers:
-        return row
-    gross = gross_flags(data, setting)
-    return row | {
-        "precision": metrics.precision(data.flagged, mask),
-        "recall": metrics.recall(data.flagged, mask),
-        "n_gross": float(gross.sum()),
-        "gross_found": metrics.recall(gross, mask),
-        "clean_flagged": float(np.mean(mask[~data.flagged])),
-    }
-
-
-def gross_flags(data: StudyReadings, setting: Setting) -> Mask:
-    """Flagged readings far from a plain GP's fit of the unflagged, in standard deviations of its next reading."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rest = GaussianGP(setting.kernel).fit(data.X[~data.flagged], data.y[~data.flagged])
-        mean, std = rest.predict(data.X, return_std=True, include_noise=True)
-    return np.asarray(data.flagged & (np.abs(data.y - mean) > GROSS * std))
-
-
-def cells(configuration: SensorConfiguration, dataset: str, methods: Sequence[Method]) -> Iterator[SensorCell]:
-    """All tasks, in the order of the results."""
-    ard = configuration.kernel == "ard"
-    for number, response in enumerate(configuration.responses):
-        for share in (0.0, *configuration.shares):
-            for replicate in range(configuration.replicates if share > 0.0 else 1):
-                for method in methods:
-                    # As recorded there is nothing to predict: only a list of outliers can be judged.
-                    if share > 0.0 or not (method.knows_outliers or method.name.partition("@")[0] == "gp"):
-                        yield SensorCell(dataset, response, number, share, replicate, method, ard, configuration.seed)
-
-
-def default_methods() -> list[str]:
-    """All of ours, and sparse with its response transform chosen from the data."""
-    names = builtin_names()
-    return [*names[: names.index("sparse") + 1], "sparse@auto", *names[names.index("sparse") + 1 :]]
+WHOLE_STUDY = SensorDesign()
 
 
 def sensor(
-    out: str | Path,
-    *,
-    data: str | Path | None = None,
-    responses: Sequence[str] = tuple(RESPONSES),
-    flags: Sequence[str] | None = None,
-    features: Sequence[str] = FEATURES,
-    shares: Sequence[float] = SHARES,
-    replicates: int = 5,
-    methods: Sequence[str] | None = None,
-    kernel: str = "ard",
-    seed: int = 0,
-    every: int = 1,
-    jobs: int = 1,
-    scheduler: str | None = None,
-    timeout: float | None = None,
-    extend: bool = False,
-    retry_failed: bool = False,
-    progress: bool = True,
-    console: Console | None = None,
+    out: str | Path, design: SensorDesign = WHOLE_STUDY, execution: Execution = SERIAL, *, extend: bool = False
 ) -> Results:
-    """Compare methods by the paper's Section 4 protocol; results go to the folder `out`, and are taken up from there.
+    """Compare methods by the paper's Section 4 protocol. Results go to a folder, where a stopped study is continued.
 
     Parameters
     ----------
-    out : path
-        Folder of the study. One that holds a study of another configuration is refused.
-    data : path, optional
-        A CSV; the built-in simulated campaign when left out.
-    responses, flags, features : sequences of str
-        Columns: what is predicted, where each of it is flagged (response_flag when left out), and from what.
-    shares : sequence of float
-        Shares of the records that are replaced and predicted.
-    replicates : int
-        Draws of the replaced records.
-    methods : sequence of str, optional
-        Names of methods, ours or registered; "cob@auto" is cob with its response transform chosen from the data.
-    kernel : "ard" or "iso"
-        Exponential kernel with one length-scale per input, or a shared one.
-    seed : int
-        Of the replaced records, and of the built-in campaign.
-    every : int
-        Take only every so-many-th record: for a quick look.
-    jobs, scheduler, timeout, extend, retry_failed
+    out, execution, extend
         As for `simulated`.
+    design : SensorDesign
+        Data and methods.
     """
-    chosen = find_all(default_methods() if methods is None else methods)
-    if kernel not in ("ard", "iso"):
-        raise ValueError(f"kernel must be 'ard' or 'iso', got {kernel!r}.")
-    if not shares or not all(0.0 < share < 1.0 for share in shares):
-        raise ValueError(f"shares must lie between 0 and 1, got {', '.join(map(str, shares)) or 'none at all'}.")
-    if replicates < 1 or every < 1 or seed < 0:
-        raise ValueError("replicates and every must be 1 or more, seed 0 or more.")
-    if not features:
-        raise ValueError("features names no column.")
-    if data is None and tuple(features) != FEATURES:
-        raise ValueError(f"The built-in campaign has the features {', '.join(FEATURES)}; others need data of your own.")
-    for what, given in (("responses", responses), ("features", features), ("shares", shares)):
-        if len(set(given)) < len(given):
-            raise ValueError(f"{what} names {next(x for x in given if list(given).count(x) > 1)!s} twice.")
-    path = None if data is None else Path(data)
-    flags = tuple(RESPONSES.get(name, f"{name}_flag") for name in responses) if flags is None else tuple(flags)
-    source = built_in(seed) if path is None else read(path, responses, flags, features)
-    configuration = SensorConfiguration(
-        data="campaign" if path is None else path.name,
-        fingerprint="" if path is None else fingerprint(path),
-        responses=tuple(responses),
-        flags=flags,
-        features=tuple(features),
-        shares=tuple(shares),
-        replicates=replicates,
-        methods=tuple(method.name for method in chosen),
-        kernel=kernel,
-        seed=seed,
-        every=every,
+    methods = find_all(_default_methods() if design.methods is None else design.methods)
+    design.check()
+    flags = design.flags
+    if flags is None:
+        flags = tuple(RESPONSES.get(name, f"{name}_flag") for name in design.responses)
+    if design.data is None:
+        file = dataset = "campaign"
+        source, fingerprint = built_in(design.seed), ""
+    else:
+        path = Path(design.data)
+        source = read_csv(path, design.responses, flags, design.features)
+        file, dataset = path.name, path.stem
+        fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT_DIGITS]
+    choose("response", design.responses, tuple(source))
+    data = {name: _thinned(source[name], design.every) for name in design.responses}
+    for response, readings in data.items():
+        _refuse_shares(response, readings, design.shares)
+    design = replace(design, data=file, flags=flags, methods=[method.name for method in methods])
+    plan = StudyPlan(
+        kind="sensor",
+        configuration={"data": file, "fingerprint": fingerprint, **asdict(design)},
+        cells=list(_cells(design, dataset, methods)),
+        function=partial(_perform, design, data),
+        curves={
+            f"readings/{name}": drawable(time=each.X[:, 0], y=each.y, flagged=each.flagged, f=each.f)
+            for name, each in data.items()
+        },
     )
-    used = {name: thinned(source[name], every) for name in _there(responses, source)}
-    for name, value in used.items():
-        _refuse_shares(name, value, shares)
-    dataset = "campaign" if path is None else path.stem
-    items = [Item(Task(cell.key, cell), cell.identity()) for cell in cells(configuration, dataset, chosen)]
-    curves = {f"readings/{name}": _shown(value) for name, value in used.items()}
-    plan = StudyPlan("sensor", asdict(configuration), SENSOR_COLUMNS, items, partial(perform, used), curves)
-    order = sorted((item.task for item in items), key=lambda task: task.payload.replicate)
-    return conduct(plan, out, How(jobs, scheduler, timeout, extend, retry_failed, progress, console), order)
+    return conduct(plan, out, execution, extend)
 
 
-def _there(responses: Sequence[str], source: Mapping[str, StudyReadings]) -> Sequence[str]:
-    unknown = [name for name in responses if name not in source]
-    if unknown or not responses:
-        raise ValueError(f"Unknown response: {', '.join(unknown) or 'none at all'}. There are {', '.join(source)}.")
-    return responses
+def _default_methods() -> list[str]:
+    """All of ours, and sparse with its response transform chosen from the data."""
+    names = builtin_names()
+    names.insert(names.index("sparse") + 1, "sparse@auto")
+    return names
+
+
+def _thinned(data: StudyReadings, every: int) -> StudyReadings:
+    """Every n-th record, and every flagged one."""
+    keep = data.flagged | (np.arange(len(data.y)) % every == 0)
+    return StudyReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
 
 
 def _refuse_shares(name: str, data: StudyReadings, shares: Sequence[float]) -> None:
@@ -270,18 +154,66 @@ def _refuse_shares(name: str, data: StudyReadings, shares: Sequence[float]) -> N
             )
 
 
-def thinned(data: StudyReadings, every: int) -> StudyReadings:
-    """Every so-many-th record, and every flagged one."""
-    if every == 1:
-        return data
-    keep = data.flagged | (np.arange(len(data.y)) % every == 0)
-    return StudyReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
+def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[Cell]:
+    """In the order of the results."""
+    for response, share in product(design.responses, (0.0, *design.shares)):
+        for replicate, method in product(range(design.replicates if share > 0.0 else 1), methods):
+            # As recorded there is nothing to predict: only a list of outliers can be judged.
+            if share == 0.0 and (method.knows_outliers or method.name.partition("@")[0] == "gp"):
+                continue
+            identity = {
+                "dataset": dataset,
+                "kernel": f"exponential, {design.kernel}",
+                "response": response,
+                "share": share,
+                "replicate": replicate,
+                "method": method.name,
+            }
+            yield Cell(f"{dataset}/{response}/{share:g}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _shown(data: StudyReadings) -> dict[str, Any]:
+def _perform(design: SensorDesign, data: Mapping[str, StudyReadings], cell: Cell) -> dict[str, Any]:
+    """One task: its scores, and for the first replicate the fit at every record."""
+    response, share, replicate = (cell.identity[name] for name in ("response", "share", "replicate"))
+    here = data[response]
+    n, d = here.X.shape
+    setting = Setting(Exponential(ard=design.kernel == "ard"), d, n, replicate)
+    # The replaced records depend on these alone.
+    number = list(design.responses).index(response)
+    rng = np.random.default_rng([design.seed, number, round(SHARE_UNIT * share), replicate])
+    chosen = rng.choice(np.flatnonzero(~here.flagged), round(share * n), replace=False)
+    y, replaced = here.y.copy(), np.zeros(n, dtype=bool)
+    y[chosen] = rng.choice(here.y[here.flagged], len(chosen))
+    replaced[chosen] = True
+    trial = Trial(
+        X=here.X,
+        y=y,
+        is_outlier=replaced | here.flagged,
+        X_test=here.X[replaced],
+        y_test=here.y[replaced],
+        f_test=None if here.f is None else here.f[replaced],
+    )
+    model, row = fit_and_score(cell.method, setting, trial)
+    if share == 0.0:
+        return {"row": row | _compare_with_flags(model, here, setting)}
+    if replicate > 0:
+        return {"row": row}
+    mean, std = predict_readings(model, here.X)
+    return {"row": row, "curve": drawable(y=y, replaced=replaced, mean=mean, std=std)}
+
+
+def _compare_with_flags(model: Any, data: StudyReadings, setting: Setting) -> Row:
+    """How the method's list of outliers compares with the flags that are gross, and with the unflagged readings."""
+    mask = getattr(model, "outlier_mask_", None)
+    if mask is None:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rest = GaussianGP(setting.kernel).fit(data.X[~data.flagged], data.y[~data.flagged])
+        mean, std = rest.predict(data.X, return_std=True, include_noise=True)
+    gross = data.flagged & (np.abs(data.y - mean) > GROSS * std)
     return {
-        "time": short(data.X[:, 0]),
-        "y": short(data.y),
-        "flagged": data.flagged.astype(int).tolist(),
-        "f": None if data.f is None else short(data.f),
+        "n_gross": float(gross.sum()),
+        "gross_found": metrics.recall(gross, mask),
+        "clean_flagged": float(np.mean(mask[~data.flagged])),
     }

@@ -1,225 +1,160 @@
-"""The paper's Section 3: two functions under eight scenarios of outliers, and the toy of its Figures 1 to 3."""
+"""The paper's Section 3: two functions under eight scenarios of outliers, and the toy data of its Figures 1 to 3."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from biasgp._typing import Array
 from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
-from biasgp.runner import Task
-from biasgp.study.driver import How, Item, StudyPlan, conduct
-from biasgp.study.methods import Method, Setting, builtin_names, find_all
-from biasgp.study.results import SIMULATED_COLUMNS, Results, Row
-from biasgp.study.scoring import FittedMethod, Trial, fit, readings, score
+from biasgp.runner import SERIAL, Execution
+from biasgp.study.driver import Cell, StudyPlan, choose, conduct
+from biasgp.study.methods import MakeEstimator, Method, Setting, builtin_names, find_all
+from biasgp.study.results import Results
+from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
 DATASETS = ("1d", "friedman")
 KERNELS = ("ard", "iso")
 ILLUSTRATED = ("1d", 4, 0)
 """The data set, scenario and replicate of the paper's Figure 7: q = 0.1, μ = 5, σ = 5/12."""
-TOYS = ("ml", "cob", "rab")
+CURVE_POINTS = 250
+"""A fit is drawn at this many test inputs, or up to twice as many."""
+TOYS: dict[str, MakeEstimator] = {
+    "ml": lambda setting: ConstantBiasGP(setting.kernel, lam=0.0),
+    "cob": lambda setting: ConstantBiasGP(setting.kernel),
+    "rab": lambda setting: RandomBiasGP(setting.kernel),
+}
 """The paper's Figures 1, 2 and 3: no penalty on the bias, the constant bias model, the random bias model."""
 
 
 @dataclass(frozen=True)
-class SimulatedConfiguration:
-    """Everything that the results depend on."""
+class SimulatedDesign:
+    """What the study compares, and on which data; as the paper has it when left out."""
 
-    datasets: tuple[str, ...]
-    kernels: tuple[str, ...]
-    scenarios: tuple[int, ...]
-    replicates: int
-    methods: tuple[str, ...]
-    seed: int
-    n: int
-    n_test: int
-
-
-@dataclass(frozen=True)
-class SimulatedCell:
-    """One task: a method on one replicate."""
-
-    dataset: str
-    kernel: str
-    scenario: int
-    replicate: int
-    method: Method
-    seed: int
-    n: int
-    n_test: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}/{self.kernel}/s{self.scenario}/r{self.replicate:02d}/{self.method.name}"
-
-    def identity(self) -> Row:
-        """The columns that say which task it is."""
-        scenario = SCENARIOS[self.scenario]
-        return {
-            "dataset": self.dataset,
-            "kernel": self.kernel,
-            "scenario": self.scenario,
-            "q": scenario.q,
-            "mu": scenario.mu,
-            "sigma": scenario.sigma,
-            "replicate": self.replicate,
-            "method": self.method.name,
-        }
+    datasets: Sequence[str] = DATASETS
+    """"1d", "friedman"."""
+    kernels: Sequence[str] = ("ard",)
+    """Squared exponential with one length-scale per input ("ard"), or a shared one ("iso")."""
+    scenarios: Sequence[int] = tuple(SCENARIOS)
+    """Of 1 to 8."""
+    replicates: int = 15
+    """Draws of each scenario."""
+    methods: Sequence[str] | None = None
+    """Names of methods, ours or registered. All of ours when left out."""
+    seed: int = 0
+    """Of all data."""
+    n: int = 300
+    """Readings to fit."""
+    n_test: int = 1000
+    """Readings to score."""
 
 
-def draw(cell: SimulatedCell) -> Simulation:
-    """The data, from a seed that depends on (seed, data set, scenario, replicate) and nothing else."""
-    rng = np.random.default_rng([cell.seed, DATASETS.index(cell.dataset), cell.scenario, cell.replicate])
-    return simulate(cell.dataset, cell.scenario, n=cell.n, n_test=cell.n_test, random_state=rng)
-
-
-def perform(payload: SimulatedCell | str) -> dict[str, Any]:
-    """One task: scores, and the curve if a figure shows it."""
-    if isinstance(payload, str):
-        return {"curve": toy_curve(payload)}
-    data = draw(payload)
-    problem = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
-    n, d = data.X.shape
-    setting = Setting(SquaredExponential(ard=payload.kernel == "ard"), d, n, payload.replicate)
-    fitted = fit(payload.method, setting, problem)
-    row = score(payload.method, fitted, problem)
-    shown = (payload.dataset, payload.scenario, payload.replicate) == ILLUSTRATED
-    return {"row": row, "curve": _curve(fitted, data) if shown else None}
-
-
-def _curve(fitted: FittedMethod, data: Simulation) -> dict[str, Any]:
-    """Readings, and the mean with its standard deviation along the one input."""
-    order = np.argsort(data.X_test[:, 0])[:: max(1, len(data.X_test) // 250)]
-    X = data.X_test[order]
-    mean, std = readings(fitted.model, X)
-    flagged = getattr(fitted.model, "outlier_mask_", np.zeros(0))
-    return {
-        "x": short(data.X[:, 0]),
-        "y": short(data.y),
-        "is_outlier": data.is_outlier.astype(int).tolist(),
-        "flagged": np.asarray(flagged).astype(int).tolist() if len(flagged) == len(data.y) else [],
-        "grid": short(X[:, 0]),
-        "f": short(data.f_test[order]),
-        "mean": short(mean),
-        "std": short(std),
-    }
-
-
-def toy_curve(name: str) -> dict[str, Any]:
-    """Figures 1 to 3: the fit of f on the toy, and each reading's bias (its variance, under the random bias model)."""
-    data = toy()
-    kernel = Exponential()
-    models = {"ml": ConstantBiasGP(kernel, lam=0.0), "cob": ConstantBiasGP(kernel), "rab": RandomBiasGP(kernel)}
-    model = models[name]
-    problem = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
-    fitted = fit(Method(name, lambda setting: model), Setting(kernel, 1, len(problem.y), 0), problem)
-    mean, std = model.predict(data.X_test, return_std=True)
-    variance = getattr(fitted.model, "bias_variance_", None)
-    return {
-        "x": short(data.X[:, 0]),
-        "y": short(data.y),
-        "is_outlier": data.is_outlier.astype(int).tolist(),
-        "grid": short(data.X_test[:, 0]),
-        "f": short(data.f_test),
-        "mean": short(mean),
-        "std": short(std),
-        "bias": short(fitted.model.bias_),
-        "bias_variance": None if variance is None else short(variance),
-        "noise_variance": float(fitted.model.noise_variance_),
-    }
-
-
-def short(values: Array) -> list[float]:
-    """Five digits: enough to draw."""
-    return [float(f"{value:.5g}") for value in np.asarray(values, dtype=float)]
-
-
-def cells(configuration: SimulatedConfiguration, methods: Sequence[Method]) -> Iterator[SimulatedCell]:
-    """All tasks, in the order of the results. With one input the two kernels are one, so 1d has the first only."""
-    for dataset in configuration.datasets:
-        kernels = configuration.kernels[:1] if dataset == "1d" else configuration.kernels
-        for kernel in kernels:
-            for scenario in configuration.scenarios:
-                for replicate in range(configuration.replicates):
-                    for method in methods:
-                        sizes = (configuration.seed, configuration.n, configuration.n_test)
-                        yield SimulatedCell(dataset, kernel, scenario, replicate, method, *sizes)
+WHOLE_STUDY = SimulatedDesign()
 
 
 def simulated(
-    out: str | Path,
-    *,
-    datasets: Sequence[str] = DATASETS,
-    scenarios: Sequence[int] = tuple(SCENARIOS),
-    replicates: int = 15,
-    methods: Sequence[str] | None = None,
-    kernels: Sequence[str] = ("ard",),
-    seed: int = 0,
-    n: int = 300,
-    n_test: int = 1000,
-    jobs: int = 1,
-    scheduler: str | None = None,
-    timeout: float | None = None,
-    extend: bool = False,
-    retry_failed: bool = False,
-    progress: bool = True,
-    console: Console | None = None,
+    out: str | Path, design: SimulatedDesign = WHOLE_STUDY, execution: Execution = SERIAL, *, extend: bool = False
 ) -> Results:
-    """Compare methods on the paper's simulated data; results go to the folder `out`, and are taken up from there.
+    """Compare methods on the paper's simulated data. Results go to a folder, where a stopped study is continued.
 
     Parameters
     ----------
     out : path
-        Folder of the study. One that holds a study of another configuration is refused.
-    datasets, scenarios, replicates : data sets ("1d", "friedman"), scenarios 1 to 8, and draws of each
-    methods : sequence of str, optional
-        Names of methods, ours or registered. All of ours when left out.
-    kernels : sequence of "ard", "iso"
-        Squared exponential with one length-scale per input, or a shared one.
-    seed, n, n_test : seed of all data, readings to fit and to score
-    jobs, scheduler, timeout
-        Worker processes here, or the address of a Dask scheduler; seconds after which a fit is given up.
+        Folder of the study. One that holds a study of another design is refused.
+    design : SimulatedDesign
+        Data and methods.
+    execution : Execution
+        Workers, a time limit for each fit, and whether failed fits are tried again.
     extend : bool
         Allow the folder to hold a smaller study, and add to it.
-    retry_failed : bool
-        Run again what failed before.
     """
-    chosen = find_all(builtin_names() if methods is None else methods)
-    configuration = SimulatedConfiguration(
-        datasets=choose("data set", datasets, DATASETS),
-        kernels=choose("kernel", kernels, KERNELS),
-        scenarios=choose("scenario", scenarios, tuple(SCENARIOS)),
-        replicates=replicates,
-        methods=tuple(method.name for method in chosen),
-        seed=seed,
-        n=n,
-        n_test=n_test,
+    if design.replicates < 1 or design.seed < 0:
+        raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {design.replicates} and {design.seed}.")
+    methods = find_all(builtin_names() if design.methods is None else design.methods)
+    design = replace(
+        design,
+        datasets=choose("data set", design.datasets, DATASETS),
+        kernels=choose("kernel", design.kernels, KERNELS),
+        scenarios=choose("scenario", design.scenarios, tuple(SCENARIOS)),
+        methods=tuple(method.name for method in methods),
     )
-    if replicates < 1 or seed < 0:
-        raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {replicates} and {seed}.")
-    items = [Item(Task(cell.key, cell), cell.identity()) for cell in cells(configuration, chosen)]
-    toys = [Item(Task(f"toy/{name}", name)) for name in TOYS] if "1d" in configuration.datasets else []
-    plan = StudyPlan("simulated", asdict(configuration), SIMULATED_COLUMNS, [*toys, *items], perform, {})
-    how = How(jobs, scheduler, timeout, extend, retry_failed, progress, console)
-    # A replicate of everything comes before the next one: a study that is stopped early is a small whole one.
-    order = [item.task for item in toys] + sorted((item.task for item in items), key=lambda t: t.payload.replicate)
-    return conduct(plan, out, how, order)
+    toys = [Cell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
+    cells = [*toys, *_cells(design, methods)]
+    return conduct(StudyPlan("simulated", asdict(design), cells, partial(_perform, design)), out, execution, extend)
 
 
-T = TypeVar("T")
+def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[Cell]:
+    """In the order of the results. With one input the two kernels are one, so 1d has the first only."""
+    for dataset in design.datasets:
+        kernels = design.kernels[:1] if dataset == "1d" else design.kernels
+        for kernel, scenario, replicate, method in product(
+            kernels, design.scenarios, range(design.replicates), methods
+        ):
+            identity = {
+                "dataset": dataset,
+                "kernel": kernel,
+                "scenario": scenario,
+                **{name: getattr(SCENARIOS[scenario], name) for name in ("q", "mu", "sigma")},
+                "replicate": replicate,
+                "method": method.name,
+            }
+            yield Cell(f"{dataset}/{kernel}/s{scenario}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def choose(what: str, given: Sequence[T], known: Sequence[T]) -> tuple[T, ...]:
-    """Those given, in the order of those known; ValueError for one that is not."""
-    unknown = [value for value in given if value not in known]
-    if unknown or not given:
-        shown = ", ".join(map(str, unknown)) or "none at all"
-        raise ValueError(f"Unknown {what}: {shown}. There are {', '.join(map(str, known))}.")
-    return tuple(value for value in known if value in given)
+def _perform(design: SimulatedDesign, cell: Cell) -> dict[str, Any]:
+    """One task: scores, and the curve if a figure shows it."""
+    if not cell.identity:
+        return {"curve": _toy_curve(cell.method)}
+    place = dataset, scenario, replicate = tuple(cell.identity[name] for name in ("dataset", "scenario", "replicate"))
+    # The data depend on these alone.
+    rng = np.random.default_rng([design.seed, DATASETS.index(dataset), scenario, replicate])
+    data = simulate(dataset, scenario, n=design.n, n_test=design.n_test, random_state=rng)
+    trial = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
+    n, d = data.X.shape
+    setting = Setting(SquaredExponential(ard=cell.identity["kernel"] == "ard"), d, n, replicate)
+    model, row = fit_and_score(cell.method, setting, trial)
+    return {"row": row, "curve": _curve(model, data) if place == ILLUSTRATED else None}
+
+
+def _curve(model: Any, data: Simulation) -> dict[str, Any]:
+    """Readings, and the mean with its standard deviation along the one input."""
+    order = np.argsort(data.X_test[:, 0])[:: max(1, len(data.X_test) // CURVE_POINTS)]
+    mean, std = predict_readings(model, data.X_test[order])
+    flagged = np.ravel(getattr(model, "outlier_mask_", ())).astype(bool)
+    return drawable(
+        x=data.X[:, 0],
+        y=data.y,
+        is_outlier=data.is_outlier,
+        flagged=flagged if len(flagged) == len(data.y) else flagged[:0],
+        grid=data.X_test[order, 0],
+        f=data.f_test[order],
+        mean=mean,
+        std=std,
+    )
+
+
+def _toy_curve(method: Method) -> dict[str, Any]:
+    """Figures 1 to 3: the fit to the toy data, and each reading's bias (its variance, under the random bias model)."""
+    data = toy()
+    trial = Trial(data.X, data.y, data.is_outlier, data.X_test[:0], data.y_test[:0], None)
+    model, _ = fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0), trial)
+    mean, std = model.predict(data.X_test, return_std=True)
+    curve = drawable(
+        x=data.X[:, 0],
+        y=data.y,
+        is_outlier=data.is_outlier,
+        grid=data.X_test[:, 0],
+        f=data.f_test,
+        mean=mean,
+        std=std,
+        bias=model.bias_,
+        bias_variance=getattr(model, "bias_variance_", None),
+    )
+    return curve | {"noise_variance": float(model.noise_variance_)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +13,21 @@ from biasgp._typing import Array
 from biasgp.study.methods import PAPERS
 from biasgp.study.paper import TABLE1
 from biasgp.study.results import Row
+from biasgp.study.scoring import TAILS
 
 BOOTSTRAPS = 2000
+"""Samples for an interval."""
+SIGNIFICANCE = 0.05
+"""Of the Nemenyi test."""
 BAD = 1.5
-"""A replicate is a bad one when its MSE is so many times the median method's on the same data."""
-
-
+"""A replicate is a bad one when its MSE is this many times the median method's on the same data."""
+MUCH_SLOWER = 10.0
+"""An order of magnitude."""
+FEWEST_REPLICATES = 3
+"""From which the spread of a method is judged."""
 PLACE = ("dataset", "kernel", "scenario", "response", "share", "replicate")
 """The columns that say which data a row is about."""
+MISSING = "–"
 
 
 def unique(rows: Sequence[Row], name: str) -> list[object]:
@@ -55,28 +62,33 @@ class ResultTable:
 
 
 def digits(value: float, form: str = ".4f") -> str:
-    """A number, or a dash for none."""
-    return "–" if value is None or math.isnan(value) else format(value, form)
+    """A number, or a dash for nan."""
+    return MISSING if math.isnan(value) else format(value, form)
+
+
+def _by_data(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+    """Each data set and kernel, with its rows."""
+    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
+        yield dataset, kernel, where(rows, dataset=dataset, kernel=kernel)
 
 
 def table1(rows: Sequence[Row]) -> ResultTable:
     """The paper's Table 1 beside ours: mean MSE under scenario 1."""
     methods = [str(name) for name in unique(rows, "method")]
     lines = []
-    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
-        here = where(rows, dataset=dataset, kernel=kernel, scenario=1)
+    for dataset, kernel, every in _by_data(rows):
+        here = where(every, scenario=1)
         if here:
             lines.append([f"{dataset}, {kernel}", *(digits(mean(where(here, method=name), "mse")) for name in methods)])
-    for dataset, printed in TABLE1.items():
-        lines.append([f"{dataset}, the paper", *(digits(printed.get(name, math.nan)) for name in methods)])
+    for name, printed in TABLE1.items():
+        lines.append([f"{name}, the paper", *(digits(printed.get(method, math.nan)) for method in methods)])
     return ResultTable("Table 1: mean MSE, q = 0.1, μ = 3, σ = μ/6 (scenario 1)", ["data, kernel", *methods], lines)
 
 
 def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[ResultTable]:
-    """Mean (standard deviation) of a measure by method and scenario, a table for each data set and kernel."""
+    """Mean (standard deviation) of a measure by method and scenario, one table per data set and kernel."""
     tables = []
-    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
-        here = where(rows, dataset=dataset, kernel=kernel)
+    for dataset, kernel, here in _by_data(rows):
         scenarios = unique(here, "scenario")
         lines = []
         for method in unique(here, "method"):
@@ -88,13 +100,13 @@ def means(rows: Sequence[Row], measure: str, form: str = ".4f") -> list[ResultTa
 
 def _mean_and_sd(cell: Array, form: str) -> str:
     if not len(cell):
-        return "–"
+        return MISSING
     sd = f" ({cell.std(ddof=1):{form}})" if len(cell) > 1 else ""
     return f"{cell.mean():{form}}{sd}"
 
 
 @dataclass(frozen=True)
-class Rank:
+class _Rank:
     """A method's mean rank over all replicates, with a 95 % bootstrap interval."""
 
     method: str
@@ -107,13 +119,13 @@ class Rank:
 class Ranking:
     """Methods by mean rank; two whose ranks differ by less than `critical` cannot be told apart (Nemenyi, 5 %)."""
 
-    ranks: list[Rank]
+    ranks: list[_Rank]
     critical: float
     blocks: int
 
 
-def blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tuple[Array, Array]:
-    """A line for each data set drawn, a column a method; and the scenario of each line. Failures are infinite."""
+def _blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tuple[Array, Array]:
+    """One line per data set drawn, one column per method; and the scenario of each line. Failures are infinite."""
     cells: dict[tuple[object, ...], dict[object, float]] = {}
     for row in rows:
         place = tuple(row[name] for name in PLACE if name in row)
@@ -128,15 +140,16 @@ def blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tupl
 def ranking(rows: Sequence[Row], measure: str = "mse", seed: int = 0) -> Ranking:
     """Mean ranks, paired: methods are ranked on the same data, and the bootstrap draws replicates within scenarios."""
     methods = unique(rows, "method")
-    scores, strata = blocks(rows, measure, methods)
+    scores, strata = _blocks(rows, measure, methods)
     if not len(scores):
         return Ranking([], math.nan, 0)
     ranks = rankdata(scores, axis=1)
     drawn = _bootstrap_means(ranks, strata, seed)
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    low, high = np.quantile(drawn, TAILS, axis=0)
     k, n = len(methods), len(ranks)
-    critical = float(studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2.0) * math.sqrt(k * (k + 1) / (6.0 * n)))
-    found = [Rank(str(m), *map(float, r)) for m, *r in zip(methods, ranks.mean(axis=0), low, high, strict=True)]
+    quantile = studentized_range.ppf(1.0 - SIGNIFICANCE, k, np.inf) / math.sqrt(2.0)
+    critical = float(quantile * math.sqrt(k * (k + 1) / (6.0 * n)))
+    found = [_Rank(str(m), *map(float, r)) for m, *r in zip(methods, ranks.mean(axis=0), low, high, strict=True)]
     return Ranking(sorted(found, key=lambda rank: rank.rank), critical if k > 1 else math.nan, n)
 
 
@@ -150,44 +163,33 @@ def _bootstrap_means(data: Array, strata: Array, seed: int) -> Array:
 
 def ratio(rows: Sequence[Row], method: str, other: str, measure: str = "mse", seed: int = 0) -> tuple[float, ...]:
     """Mean of a measure over that of another method on the same data, with its 95 % bootstrap interval."""
-    scores, strata = blocks(rows, measure, [method, other])
+    scores, strata = _blocks(rows, measure, [method, other])
     use = np.all(np.isfinite(scores), axis=1)
     scores, strata = scores[use], strata[use]
     if not len(scores):
         return math.nan, math.nan, math.nan
     drawn = _bootstrap_means(scores, strata, seed)
-    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], TAILS)
     both = scores.mean(axis=0)
     return float(both[0] / both[1]), float(low), float(high)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Something the paper says, whether our figures bear it out, and the figures."""
-
-    text: str
-    verdict: str
-    figures: str
-
-
-def claims(rows: Sequence[Row]) -> list[Claim]:
-    """The paper's claims about the simulated data, as far as these results can tell."""
-    found = []
-    for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in rows):
-        here = [row for row in rows if (row["dataset"], row["kernel"]) == (dataset, kernel)]
+def claims(rows: Sequence[Row]) -> ResultTable:
+    """The paper's claims about the simulated data: each with a verdict, as far as these results can tell, and why."""
+    lines = []
+    for dataset, kernel, here in _by_data(rows):
         there = [str(name) for name in unique(here, "method") if name in PAPERS]
         if "cob" not in there or len(there) < 2:
             continue
-        name = f"{dataset}, {kernel}"
-        if dataset == "friedman":
-            found.append(_cob_is_best(here, there, name))
-        found.append(_cob_is_fastest(here, there, name))
-        found += [_ep_spreads(here, there, name)] if "ep" in there else []
-        found += [_rab_has_bad_replicates(here, there, name)] if "rab" in there else []
-    return found
+        checks = {_cob_is_best: dataset == "friedman", _cob_is_fastest: True}
+        checks |= {_ep_spreads: "ep" in there, _rab_has_bad_replicates: "rab" in there}
+        for check in (check for check, applies in checks.items() if applies):
+            text, verdict, figures = check(here, there)
+            lines.append([f"{text} ({dataset}, {kernel})", verdict, figures])
+    return ResultTable("The paper's claims, with these figures", ["claim", "here", "figures"], lines)
 
 
-def _cob_is_best(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+def _cob_is_best(rows: Sequence[Row], there: Sequence[str]) -> tuple[str, str, str]:
     scenarios = unique(rows, "scenario")
     wins, figures = 0, []
     for scenario in scenarios:
@@ -199,34 +201,33 @@ def _cob_is_best(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
         worse |= low > 1.0
         figures.append(f"cob ÷ {rival} {middle:.2f} [{low:.2f}, {high:.2f}]")
     verdict = "confirmed" if wins == len(scenarios) else "denied" if worse or wins == 0 else "in part"
-    text = f"COB has the lowest MSE on Friedman in every scenario ({name})"
-    return Claim(text, verdict, f"lowest in {wins} of {len(scenarios)}; mean MSE, 95 % interval: {'; '.join(figures)}")
+    why = f"lowest in {wins} of {len(scenarios)}; mean MSE, 95 % interval: {'; '.join(figures)}"
+    return "COB has the lowest MSE on Friedman in every scenario", verdict, why
 
 
-def _cob_is_fastest(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+def _cob_is_fastest(rows: Sequence[Row], there: Sequence[str]) -> tuple[str, str, str]:
     times = {m: float(np.median(values(where(rows, method=m), "fit_s"))) for m in there}
     slower = {m: seconds / times["cob"] for m, seconds in times.items() if m != "cob"}
-    verdict = (
-        "confirmed" if min(slower.values()) >= 10 else "denied" if max(slower.values()) < 10 else "for some of them"
-    )
-    figures = f"cob {times['cob']:.2f} s (median); " + ", ".join(f"{m} {r:.1f} × as long" for m, r in slower.items())
-    return Claim(f"COB is faster than the others by more than an order of magnitude ({name})", verdict, figures)
+    least, most = min(slower.values()), max(slower.values())
+    verdict = "confirmed" if least >= MUCH_SLOWER else "denied" if most < MUCH_SLOWER else "for some of them"
+    why = f"cob {times['cob']:.2f} s (median); " + ", ".join(f"{m} {r:.1f} × as long" for m, r in slower.items())
+    return "COB is faster than the others by more than an order of magnitude", verdict, why
 
 
-def _ep_spreads(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
+def _ep_spreads(rows: Sequence[Row], there: Sequence[str]) -> tuple[str, str, str]:
     spread = {m: _relative_spread(rows, m, "mse") for m in there}
     seconds = {m: _relative_spread(rows, m, "fit_s") for m in there}
     covered = {m: mean(where(rows, method=m), "coverage95") for m in there}
     widest = max(spread, key=lambda m: spread[m]) == "ep"
     slow = max(seconds, key=lambda m: seconds[m]) == "ep"
     verdict = "confirmed" if widest and slow else "in part" if widest or slow else "denied"
-    if len(unique(rows, "replicate")) < 3:
+    if len(unique(rows, "replicate")) < FEWEST_REPLICATES:
         verdict = "too few replicates to tell"
     figures = "; ".join(
         f"{m}: MSE {spread[m]:.2f}, TIME {seconds[m]:.2f}, 95 % intervals hold {100 * covered[m]:.0f} %" for m in there
     )
-    text = f"EP's results and times spread most, and its intervals are too narrow ({name})"
-    return Claim(text, verdict, f"standard deviation ÷ mean within a scenario: {figures}")
+    text = "EP's results and times spread most, and its intervals are too narrow"
+    return text, verdict, f"standard deviation ÷ mean within a scenario: {figures}"
 
 
 def _relative_spread(rows: Sequence[Row], method: str, measure: str) -> float:
@@ -235,14 +236,12 @@ def _relative_spread(rows: Sequence[Row], method: str, measure: str) -> float:
     return float(np.mean(ratios)) if ratios else 0.0
 
 
-def _rab_has_bad_replicates(rows: Sequence[Row], there: Sequence[str], name: str) -> Claim:
-    scores, _ = blocks(rows, "mse", there)
+def _rab_has_bad_replicates(rows: Sequence[Row], there: Sequence[str]) -> tuple[str, str, str]:
+    scores, _ = _blocks(rows, "mse", there)
     bad = (scores > BAD * np.median(scores, axis=1, keepdims=True)).sum(axis=0)
     counts = dict(zip(there, map(int, bad), strict=True))
     most = counts["rab"] > 0 and counts["rab"] == max(counts.values())
     verdict = "confirmed" if most else "in part" if counts["rab"] else "denied"
     figures = ", ".join(f"{m} {count}" for m, count in counts.items())
-    text = f"RAB has a few bad replicates, more than the others ({name})"
-    return Claim(
-        text, verdict, f"of {len(scores)} replicates, with more than {BAD} × the median method's MSE: {figures}"
-    )
+    why = f"of {len(scores)} replicates, with more than {BAD} × the median method's MSE: {figures}"
+    return "RAB has a few bad replicates, more than the others", verdict, why
