@@ -15,7 +15,11 @@ from biasgp._typing import Array, Mask
 N_RECORDS = 1400
 HOURS = 91 * 24
 ZERO_AIR_RUNS = (15, 12, 10, 8)
+"""Records in each run of zero air."""
 NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
+"""Biases of NO, in ppb."""
+PATH_TERMS = 60
+"""Cosines in a smooth random path; so many that it is close to Gaussian."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,9 @@ def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
 
 def _wander(time: Array, hours: float, rng: np.random.Generator) -> Array:
     """A smooth random path of unit variance that varies over about this many hours."""
-    frequencies = rng.standard_normal(60) / hours
-    phases = rng.uniform(0.0, 2.0 * np.pi, 60)
-    return np.asarray(np.sqrt(2.0 / 60.0) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
+    frequencies = rng.standard_normal(PATH_TERMS) / hours
+    phases = rng.uniform(0.0, 2.0 * np.pi, PATH_TERMS)
+    return np.asarray(np.sqrt(2.0 / PATH_TERMS) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
 
 
 def _spiked(f: Array, noise: float, rng: np.random.Generator) -> Gas:

@@ -21,21 +21,22 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from biasgp._typing import Mask
-from biasgp.data.refusal import TableError, nearest
+from biasgp.data.refusal import TableError
 from biasgp.data.times import parse_times_of_day
 from biasgp.data.where_text import ALLOWED, Source, parse, shortened
 
 if TYPE_CHECKING:
+    from biasgp.data.column import Column
     from biasgp.data.table import Table
 
-NUMBER, TEXT, TIME, CLOCK, EMPTY, CONDITION = "number", "text", "time", "clock", "empty", "condition"
+NUMBER, TEXT, TIME, CLOCK, EMPTY = "number", "text", "time", "clock", "empty"
 _HOLDS = {
     NUMBER: "numbers",
     TEXT: "text",
@@ -209,7 +210,8 @@ class _Evaluation:
         if moment.tzinfo is not None and not column.zoned:
             self.source.refuse(node, f"{column.told} without a time zone", f"Write {text.data!r} without one.")
         if moment.tzinfo is None and column.zoned and column.offset_hours != 0.0:
-            advice = f"Write one here too, as in '{moment.isoformat()}{_offset(column.offset_hours)}'."
+            zone = timezone(timedelta(minutes=round(60 * column.offset_hours)))
+            advice = f"Write one here too, as in '{moment.replace(tzinfo=zone).isoformat()}'."
             self.source.refuse(node, f"{column.told} with a time zone", advice)
         # A date without a zone is of UTC, as the column is.
         since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
@@ -226,45 +228,33 @@ class _Evaluation:
     def _column(self, name: str) -> _Value:
         if name not in self._columns:
             if name not in self.table.columns:
-                raise TableError(
-                    f"--where: there is no column {shortened(name)!r}. {nearest(name, self.table.columns)}"
-                )
-            self._columns[name] = _read(self.table, name)
+                raise TableError(f"--where: there is no column {shortened(name)!r}. {self.table.nearest(name)}")
+            self._columns[name] = _read(self.table.column(name))
         return self._columns[name]
 
 
-def _read(table: Table, name: str) -> _Value:
-    kind = table.kind(name).removesuffix(
-        "?"
-    )  # what looks like numbers or times is read as such, and refused by its cell
-    told = f"column {name!r} holds {_HOLDS.get(kind, _HOLDS[TEXT])}"
-    cells = table.column(name)
-    if pd.api.types.is_bool_dtype(cells.dtype):  # of a Parquet file
-        truth = cells.to_numpy(dtype=float, na_value=np.nan)
-        return _Value(NUMBER, truth, np.isnan(truth), f"column {name!r} holds truth values, 1 or 0")
+def _read(column: Column) -> _Value:
+    if pd.api.types.is_bool_dtype(column.cells.dtype):  # of a Parquet file
+        truth = column.cells.to_numpy(dtype=float, na_value=np.nan)
+        return _Value(NUMBER, truth, np.isnan(truth), f"column {column.name!r} holds truth values, 1 or 0")
+    # What looks like numbers or times is read as such, and refused by its cell.
+    kind = column.kind.removesuffix("?")
+    told = f"column {column.name!r} holds {_HOLDS[kind]}"
     if kind == NUMBER:
-        numbers = table.numbers(name)
+        numbers = column.numbers()
         return _Value(kind, numbers, np.isnan(numbers), told)
     if kind == TIME:
-        times = table.times(name)
-        stamps = _nanoseconds(times.values)
+        times = column.times()
         missing = np.isnat(times.values)
-        return _Value(kind, stamps, missing, told, zoned=times.zoned, offset_hours=times.offset_hours)
+        return _Value(kind, _nanoseconds(times.values), missing, told, False, times.zoned, times.offset_hours)
     if kind == CLOCK:
-        clock = table.reading(name).checked_clock()
-        return _Value(kind, _nanoseconds(clock.values), table.missing(name), told)
-    text = cells.astype(object).where(cells.notna(), "").to_numpy(dtype=object)
-    words = np.array([str(cell) for cell in text], dtype=object)
-    return _Value(EMPTY if kind == EMPTY else TEXT, words, np.False_, told)
+        return _Value(kind, _nanoseconds(column.times_of_day().values), column.missing, told)
+    text = column.cells.astype(object).where(column.cells.notna(), "")
+    return _Value(kind, np.array([str(cell) for cell in text], dtype=object), np.False_, told)
 
 
 def _nanoseconds(stamps: np.ndarray) -> Any:
     return stamps.astype("datetime64[ns]").view(np.int64)
-
-
-def _offset(hours: float) -> str:
-    minutes = round(60 * abs(hours))
-    return f"{'-' if hours < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def _mismatch(left: _Value, right: _Value) -> str:
