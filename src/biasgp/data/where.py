@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -30,21 +31,14 @@ import pandas as pd
 from biasgp._typing import Mask
 from biasgp.data.refusal import TableError
 from biasgp.data.times import parse_times_of_day
-from biasgp.data.where_text import ALLOWED, Source, parse, shortened
+from biasgp.data.where_text import ALLOWED, Source, parse
 
 if TYPE_CHECKING:
     from biasgp.data.column import Column
     from biasgp.data.table import Table
 
 NUMBER, TEXT, TIME, CLOCK, EMPTY = "number", "text", "time", "clock", "empty"
-_HOLDS = {
-    NUMBER: "numbers",
-    TEXT: "text",
-    TIME: "times",
-    CLOCK: "times of day",
-    EMPTY: "nothing but missing values",
-}
-
+_HOLDS = {NUMBER: "numbers", TEXT: "text", TIME: "times", CLOCK: "times of day", EMPTY: "nothing but missing values"}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -53,12 +47,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-}
+_ARITHMETIC: dict[type, Any] = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:[.,]\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
@@ -67,7 +56,8 @@ _ISO = re.compile(
 def rows_where(table: Table, expression: str) -> Mask:
     """Rows of the table for which the condition holds; TableError for all that is not a condition on its columns."""
     condition, source = parse(expression)
-    return _Evaluation(table, source).rows(condition)
+    found = _Evaluation(table, source).condition(condition)
+    return np.array(np.broadcast_to(found, len(table)))
 
 
 @dataclass(frozen=True)
@@ -92,15 +82,12 @@ class _Evaluation:
     source: Source
     _columns: dict[str, _Value] = field(default_factory=dict)
 
-    def rows(self, node: ast.expr) -> Mask:
-        return np.array(np.broadcast_to(self._condition(node), len(self.table)))
-
-    def _condition(self, node: ast.expr) -> Any:
+    def condition(self, node: ast.expr) -> Any:
         if isinstance(node, ast.BoolOp):
             join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return join.reduce([np.broadcast_to(self._condition(part), len(self.table)) for part in node.values])
+            return join.reduce([np.broadcast_to(self.condition(part), len(self.table)) for part in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return np.logical_not(self._condition(node.operand))
+            return np.logical_not(self.condition(node.operand))
         if isinstance(node, ast.Compare):
             return self._chain(node)
         value = self._value(node)
@@ -125,17 +112,14 @@ class _Evaluation:
     def _member(self, value: _Value, node: ast.expr, wanted: bool) -> Any:
         if not isinstance(node, ast.List | ast.Tuple):
             self.source.refuse(node, "in needs a list of numbers or text", "Write it like: x in [1, 2].")
-        members = [self._constant(item) for item in node.elts]
-        pairs = [self._alike(node, value, member) for member in members]
+        for item in node.elts:
+            signed = isinstance(item, ast.UnaryOp) and isinstance(item.op, ast.USub | ast.UAdd)
+            if not isinstance(item.operand if signed else item, ast.Constant):  # type: ignore[attr-defined]
+                self.source.refuse(item, "a list may hold numbers and text only", "")
+        pairs = [self._alike(node, value, member) for member in map(self._value, node.elts)]
         same = pairs[0][0] if pairs else value
         found = pd.Series(np.atleast_1d(same.data)).isin([member.data for _, member in pairs]).to_numpy(dtype=bool)
         return (found if wanted else ~found) & ~np.asarray(same.missing)
-
-    def _constant(self, node: ast.expr) -> _Value:
-        signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd)
-        if not isinstance(node.operand if signed else node, ast.Constant):  # type: ignore[attr-defined]
-            self.source.refuse(node, "a list may hold numbers and text only", "")
-        return self._value(node)
 
     def _value(self, node: ast.expr) -> _Value:
         if isinstance(node, ast.Name):
@@ -156,19 +140,14 @@ class _Evaluation:
     def _literal(self, node: ast.Constant) -> _Value:
         value = node.value
         if isinstance(value, str):
-            return _Value(TEXT, value, np.False_, f"{shortened(value)!r} is text", constant=True)
+            return _Value(TEXT, value, np.False_, f"{Source.shown(value)!r} is text", constant=True)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            advice = (
-                "Write 1 or 0 for a truth value, 'True' in quotes for text." if isinstance(value, bool) else ALLOWED
-            )
+            truth = "Write 1 or 0 for a truth value, 'True' in quotes for text."
+            advice = truth if isinstance(value, bool) else ALLOWED
             self.source.refuse(node, "only numbers and quoted text are constants", advice)
-        try:
-            number = float(value)
-        except OverflowError:
-            number = np.inf
-        if not np.isfinite(number):
+        if not value <= sys.float_info.max:
             self.source.refuse(node, "the number is too large", "")
-        return _Value(NUMBER, np.float64(number), np.False_, f"{number:g} is a number", constant=True)
+        return _Value(NUMBER, np.float64(value), np.False_, f"{float(value):g} is a number", constant=True)
 
     def _number(self, node: ast.expr) -> _Value:
         value = self._value(node)
@@ -183,7 +162,7 @@ class _Evaluation:
             data = compute(*(operand.data for operand in operands))
         # Not infinite: one divided by that would be a number again.
         data = np.where(np.isfinite(data), data, np.nan)[()]  # of constants, a number and no array
-        return _Value(NUMBER, data, np.isnan(data), f"{shortened(self.source.piece(node))} is a number")
+        return _Value(NUMBER, data, np.isnan(data), f"{Source.shown(self.source.piece(node))} is a number")
 
     def _alike(self, node: ast.expr, left: _Value, right: _Value) -> tuple[_Value, _Value]:
         """Both as the same kind of value, so that they can be compared; a refusal where they are not."""
@@ -205,7 +184,7 @@ class _Evaluation:
             moment = datetime.fromisoformat(text.data if _ISO.fullmatch(text.data) else "")
         except ValueError:
             self.source.refuse(
-                node, f"{shortened(text.data)!r} is no date", "Write it like '2026-03-05' or '2026-03-05T13:00'."
+                node, f"{Source.shown(text.data)!r} is no date", "Write it like '2026-03-05' or '2026-03-05T13:00'."
             )
         if moment.tzinfo is not None and not column.zoned:
             self.source.refuse(node, f"{column.told} without a time zone", f"Write {text.data!r} without one.")
@@ -222,13 +201,13 @@ class _Evaluation:
     def _clock_time(self, node: ast.expr, text: _Value) -> _Value:
         found = parse_times_of_day([text.data.strip()], np.zeros(1, dtype=bool))
         if found.unreadable.any():
-            self.source.refuse(node, f"{shortened(text.data)!r} is no time of day", "Write it like '13:00'.")
+            self.source.refuse(node, f"{Source.shown(text.data)!r} is no time of day", "Write it like '13:00'.")
         return replace(text, kind=CLOCK, data=_nanoseconds(found.values)[0])
 
     def _column(self, name: str) -> _Value:
         if name not in self._columns:
             if name not in self.table.columns:
-                raise TableError(f"--where: there is no column {shortened(name)!r}. {self.table.nearest(name)}")
+                raise TableError(f"--where: there is no column {Source.shown(name)!r}. {self.table.nearest(name)}")
             self._columns[name] = _read(self.table.column(name))
         return self._columns[name]
 
