@@ -49,14 +49,14 @@ def test_a_lost_row_is_found(monkeypatch):
 
 def test_a_wrong_cell_far_from_the_damage_is_found(monkeypatch):
     """One digit of one cell."""
-    read = column.Column.numbers.func
+    read = column.Column._numbers.func
 
     def wrong(self: Any) -> Any:
         found = read(self)
-        found.values[len(found.values) // 2] *= 1.01
+        found[len(found) // 2] *= 1.01
         return found
 
-    monkeypatch.setattr(column.Column, "numbers", property(wrong))
+    monkeypatch.setattr(column.Column, "_numbers", property(wrong))
     failures = run(count=150, seed=0)
     assert any("1 values of column" in words and "(none," not in words for words in failures)
 

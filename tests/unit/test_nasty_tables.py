@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biasgp.data.columns import read_readings
-from biasgp.data.table import Format, Table, TableError, read_table
+from biasgp.data.table import Format, ReadOptions, Table, TableError, read_table
 
 NAN = np.nan
 OPEN = r"Column 'y', row \d+: .* could be .*--decimal point or --decimal comma"
@@ -23,7 +23,7 @@ def read(tmp_path):
     def read(content, target=None, features=None, **options):
         path = tmp_path / "t.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_readings(read_table(path, **options), target, features)
+        return read_readings(read_table(path, ReadOptions(**options)), target, features)
 
     return read
 
@@ -184,11 +184,11 @@ def test_a_mark_for_missing_values_proves_nothing(read):
 def test_a_new_table_is_read_as_that_of_the_fit(tmp_path):
     frame = pd.DataFrame({"y": ["1,013", "1,012"], "date": ["03/04/2005", "03/05/2005"]})
     table = Table("new", frame, usual={"y": Format(","), "date": Format(day_first=True)})
-    np.testing.assert_array_equal(table.numbers("y"), [1.013, 1.012])
-    assert list(pd.DatetimeIndex(table.times("date").values).month) == [4, 5]
+    np.testing.assert_array_equal(table.column("y").numbers(), [1.013, 1.012])
+    assert list(pd.DatetimeIndex(table.column("date").times().values).month) == [4, 5]
     # What the cells themselves say comes first.
     clear = Table("new", pd.DataFrame({"y": ["1,013.5", "2.5"]}), usual={"y": Format(",")})
-    np.testing.assert_array_equal(clear.numbers("y"), [1013.5, 2.5])
+    np.testing.assert_array_equal(clear.column("y").numbers(), [1013.5, 2.5])
 
 
 def test_groups_of_a_table_are_read_like_the_whole():
@@ -196,8 +196,8 @@ def test_groups_of_a_table_are_read_like_the_whole():
         "all", pd.DataFrame({"y": ["1,5", "2,5", "1,013", "1,014"], "d": ["13/4/05", "1/4/05", "1/5/05", "1/6/05"]})
     )
     part = table.part("some", np.array([2, 3]), ["y", "d"])
-    np.testing.assert_array_equal(part.numbers("y"), [1.013, 1.014])
-    assert list(pd.DatetimeIndex(part.times("d").values).month) == [5, 6]
+    np.testing.assert_array_equal(part.column("y").numbers(), [1.013, 1.014])
+    assert list(pd.DatetimeIndex(part.column("d").times().values).month) == [5, 6]
 
 
 def hourly(form, n=6):
@@ -491,7 +491,7 @@ def test_many_columns_are_each_looked_at_once(read, monkeypatch):
 
     looked = []
     written = column.Written
-    monkeypatch.setattr(column, "Written", lambda cells: looked.append(1) or written(cells))
+    monkeypatch.setattr(column, "Written", lambda *given: looked.append(1) or written(*given))
     n = 1500
     rows = "".join(";".join(f"{i}.{j % 1000:03d}" for j in range(n)) + "\n" for i in range(1, 13))
     content = ";".join(f"c{j}" for j in range(n)) + "\n" + rows

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kurtosis, skew
 
 from biasgp.data import SCENARIOS, STRESSES, simulate, two_sided
-from biasgp.data.stress import RUN_LENGTHS, SHIFT, SIGMA
+from biasgp.data.simulate import RUN_LENGTHS, SHIFT, SIGMA
 
 every_stress = pytest.mark.parametrize("name", STRESSES)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biasgp.data.columns import Feature, read_flags, read_readings, unit_of
-from biasgp.data.table import TableError, read_table
+from biasgp.data.columns import Feature, read_readings, unit_of
+from biasgp.data.table import ReadOptions, TableError, read_table
 from biasgp.data.times import parse_times
 
 TIMES = pd.date_range("2005-03-01 13:00", periods=30, freq="7h")
@@ -28,7 +28,7 @@ def table(tmp_path):
     def table(content, name="readings.csv", **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_table(path, **options)
+        return read_table(path, ReadOptions(**options))
 
     return table
 
@@ -151,7 +151,7 @@ def test_where_uses_numbers_times_and_text(table):
     assert readings(data, "y", where="a > 10").kept.sum() == 19
     assert readings(data, "y", where="time >= '2005-03-05'").kept.sum() == (TIMES >= "2005-03-05").sum()
     assert readings(data, "y", where="`my flag` == ''").kept.sum() == 26
-    np.testing.assert_array_equal(read_flags(data, "my flag"), np.arange(30) < 4)
+    np.testing.assert_array_equal(readings(data, "y", flag_column="my flag").flags, np.arange(30) < 4)
 
 
 def test_a_model_reads_its_features_from_a_new_table_by_the_same_clock(table):

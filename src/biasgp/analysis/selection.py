@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from biasgp import kernels
 from biasgp.data.columns import Readings, read_readings
-from biasgp.data.table import Table, read_table
+from biasgp.data.table import ReadOptions, Table, read_table
 from biasgp.kernels import Kernel
 
 
@@ -28,15 +28,8 @@ class Selection:
 
     def table(self) -> Table:
         """The whole table."""
-        return read_table(
-            self.source,
-            sep=self.sep,
-            encoding=self.encoding,
-            na=self.na,
-            decimal=self.decimal,
-            day_first=self.day_first,
-            header=self.header,
-        )
+        options = ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
+        return read_table(self.source, options)
 
     def read(self) -> tuple[Table, Readings]:
         """The table, and the numbers in it."""

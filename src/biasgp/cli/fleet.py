@@ -50,13 +50,13 @@ def fit_fleet(
         raise WrongUseError(f"--scheduler: {error}. A cluster needs more: pip install 'biasgp[study]'.") from error
     table = selection.table()
     column = table.column(by)
-    names = column.where(~table.missing(by))
+    names = column.cells.where(~column.missing)
     groups = split(names)
     if not groups:
         raise WrongUseError(f"Column {by!r} names no group: all its cells are empty.")
     wanted = split_names(selection.features, [name for name in table.columns if name != by])
     target, features, notes = choose(_without(table, by), selection.target, wanted, selection.flag_column)
-    if table.kind(target) in ("text", "empty"):
+    if table.column(target).kind in ("text", "empty"):
         raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group

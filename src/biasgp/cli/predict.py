@@ -132,10 +132,10 @@ def _readings(table: Table, needs: Needs) -> Readings:
 
     features, target = needs.features, needs.target
     X = np.column_stack([feature.values(table) for feature in features])
-    y = table.numbers(target) if target in table.columns else np.full(len(table), np.nan)
+    y = table.column(target).numbers() if target in table.columns else np.full(len(table), np.nan)
     readings = Readings(target, features, X, y, np.isfinite(y), (), None, ())
     used = [name for feature in features for name in feature.columns]
-    notes = [table.reading(name).note for name in [*used, target] if name in table.columns]
+    notes = [table.column(name).note for name in [*used, target] if name in table.columns]
     remark(*filter(None, notes))
     low, high = needs.ranges.T
     outside = np.any((low > X) | (high < X), axis=1)

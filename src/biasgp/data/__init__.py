@@ -1,8 +1,17 @@
 """Seeded simulators: the paper's data sets, and an outdoor sensor campaign."""
 
 from biasgp.data.campaign import Campaign, Gas, campaign
-from biasgp.data.simulate import SCENARIOS, Scenario, Simulation, friedman, one_dimensional, simulate, toy
-from biasgp.data.stress import STRESSES, two_sided
+from biasgp.data.simulate import (
+    SCENARIOS,
+    STRESSES,
+    Scenario,
+    Simulation,
+    friedman,
+    one_dimensional,
+    simulate,
+    toy,
+    two_sided,
+)
 
 __all__ = [
     "SCENARIOS",

@@ -15,7 +15,13 @@ from biasgp._typing import Array, Mask
 N_RECORDS = 1400
 HOURS = 91 * 24
 ZERO_AIR_RUNS = (15, 12, 10, 8)
+"""Records in each run of zero air."""
 NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
+"""Biases of NO, in ppb."""
+NO_NOISE, O3_NOISE = 0.12, 1.0
+"""Standard deviations, in ppb."""
+PATH_TERMS = 60
+"""Cosines in a smooth random path; so many that it is close to Gaussian."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +56,26 @@ def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
     warm, dry = (temperature - 24.0) / 4.0, (74.0 - humidity) / 10.0
     o3 = 31.0 + 4.0 * warm + 2.5 * np.tanh(dry) + 5.0 * _wander(time, 48.0, rng)
     no = np.exp(0.3 - 0.25 * warm + 0.35 * _wander(time, 40.0, rng))
-    return Campaign(
-        X=np.column_stack([time, temperature, humidity]),
-        no=_spiked(no, 0.12, rng),
-        o3=_with_zero_air(o3, 1.0, rng),
-    )
+    return Campaign(np.column_stack([time, temperature, humidity]), no=_spiked(no, rng), o3=_with_zero_air(o3, rng))
 
 
 def _wander(time: Array, hours: float, rng: np.random.Generator) -> Array:
     """A smooth random path of unit variance that varies over about this many hours."""
-    frequencies = rng.standard_normal(60) / hours
-    phases = rng.uniform(0.0, 2.0 * np.pi, 60)
-    return np.asarray(np.sqrt(2.0 / 60.0) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
+    frequencies = rng.standard_normal(PATH_TERMS) / hours
+    phases = rng.uniform(0.0, 2.0 * np.pi, PATH_TERMS)
+    return np.asarray(np.sqrt(2.0 / PATH_TERMS) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
 
 
-def _spiked(f: Array, noise: float, rng: np.random.Generator) -> Gas:
-    y = f + noise * rng.standard_normal(len(f))
+def _spiked(f: Array, rng: np.random.Generator) -> Gas:
+    y = f + NO_NOISE * rng.standard_normal(len(f))
     is_outlier = np.zeros(len(f), dtype=bool)
     is_outlier[rng.choice(len(f), len(NO_SPIKES), replace=False)] = True
     y[is_outlier] += NO_SPIKES
     return Gas(y, f, is_outlier)
 
 
-def _with_zero_air(f: Array, noise: float, rng: np.random.Generator) -> Gas:
-    y = f + noise * rng.standard_normal(len(f))
+def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
+    y = f + O3_NOISE * rng.standard_normal(len(f))
     is_outlier = np.zeros(len(f), dtype=bool)
     # One run in each quarter of the campaign, so that runs never touch.
     quarter = len(f) // len(ZERO_AIR_RUNS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,11 @@ from biasgp.data.table import Table, TableError
 from biasgp.data.times import Times
 
 MIN_READINGS = 5
+"""Rows that a fit needs."""
 MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
 HOUR_NS = 3_600_000_000_000
-HOUR_US = HOUR_NS // 1000
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
 KNOWN_UNITS = frozenset(
     {"ppb", "ppm", "ppt", "h", "s", "min", "mm", "cm", "m", "km", "mv", "v", "ma", "hpa", "pa", "kpa"}
@@ -40,15 +40,17 @@ class Feature:
     def values(self, table: Table) -> Array:
         """This input for every row; NaN where missing."""
         if not self.is_time:
-            return table.numbers(self.columns[0])
-        times = read_times(table, self.columns)
+            return table.column(self.columns[0]).numbers()
+        times = _read_times(table, self.columns)
         if times.zoned != self.zoned:
             here, there = ("have", "had none") if times.zoned else ("have no", "had one")
             raise TableError(
                 f"The times in column {self.columns[0]!r} {here} a time zone, but those of the fit {there}. "
                 "Write them alike."
             )
-        return hours_since(times.values, pd.Timestamp(self.origin))
+        # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
+        elapsed = times.values.astype("datetime64[us]") - np.datetime64(pd.Timestamp(self.origin), "us")
+        return np.asarray(elapsed / np.timedelta64(1, "h"))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,21 +83,13 @@ class Readings:
         return np.asarray(np.isfinite(self.X).all(axis=1))
 
 
-def read_times(table: Table, columns: Sequence[str]) -> Times:
+def _read_times(table: Table, columns: Sequence[str]) -> Times:
     """Times of one column, or of a date and a time of day."""
-    times = table.times(columns[0])
+    times = table.column(columns[0]).times()
     if len(columns) == 1:
         return times
-    joined = times.values + (table.reading(columns[1]).checked_clock().values - np.datetime64(0, "ns"))
-    return Times(joined, times.unreadable, times.zoned, times.offset_hours, note=times.note)
-
-
-def hours_since(times: np.ndarray, origin: pd.Timestamp) -> Array:
-    """Hours from the origin; NaN where there is no time."""
-    # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
-    elapsed = times.astype("datetime64[us]") - origin.to_datetime64().astype("datetime64[us]")
-    hours = elapsed.astype(np.int64) / HOUR_US
-    return np.where(np.isnat(elapsed), np.nan, hours)
+    clock = table.column(columns[1]).times_of_day().values
+    return replace(times, values=times.values + (clock - np.datetime64(0, "ns")))
 
 
 def unit_of(name: str) -> str:
@@ -113,41 +107,38 @@ def choose(
     """Target and inputs, and remarks on what was guessed."""
     notes: list[str] = []
     given = [name for name in features or () if name]
-    for name in [*given, *([target] if target else []), *([flag_column] if flag_column else [])]:
+    for name in filter(None, [*given, target, flag_column]):
         table.column(name)
     if len(set(given)) < len(given):
         raise TableError(f"--features names {next(n for n in given if given.count(n) > 1)!r} twice.")
-    kinds = {name: table.kind(name) for name in (given or table.columns) if name != flag_column}
+    kinds = {name: table.column(name).kind for name in (given or table.columns) if name != flag_column}
     if target is None:
-        target = _guess_target(table, given, flag_column)
+        target = _guess_target(table, {*given, flag_column})
         notes.append(f"Target: {target!r}, the last numeric column (choose with --target).")
     if target in given:
         raise TableError(f"{target!r} is the target: leave it out of --features.")
     kinds.pop(target, None)
-    found = _chosen(table, kinds) if given else _guess_features(table, kinds)
-    if not found:
-        raise TableError(
-            f"{table.name} has no column to explain {target!r} by: a time or a number. Name them with --features."
-            + _first_trouble(table, kinds)
-        )
-    if not given:
-        _refuse_too_many(table, target, found)
+    if given:
+        found = _chosen_features(table, kinds)
+    else:
+        found = _guess_features(table, kinds)
+        troubles = [table.column(name).trouble for name, kind in kinds.items() if kind in ("number?", "time?")]
+        _refuse_guess(table, target, found, troubles)
         shown = ", ".join(repr(feature.name) for feature in found)
         notes.append(f"Features: {shown} (choose with --features).")
-        notes += [f"Not used: {table.reading(name).trouble}" for name in _troubled(kinds)]
+        notes += [f"Not used: {trouble}" for trouble in troubles]
     for name in (target, *(name for feature in found for name in feature.columns)):
-        table.reading(name).refuse_open()
-        notes += [table.reading(name).note] if table.reading(name).note else []
-    return target, tuple(found), tuple(notes)
+        table.column(name).refuse_open()
+        notes.append(table.column(name).note)
+    return target, tuple(found), tuple(filter(None, notes))
 
 
-def _guess_target(table: Table, given: Sequence[str], flag_column: str | None) -> str:
-    others = [name for name in reversed(table.columns) if name not in given and name != flag_column]
-    for name in others:
-        kind = table.kind(name) if name not in table.nameless else ""
+def _guess_target(table: Table, taken: set[str | None]) -> str:
+    for name in reversed(table.columns):
+        kind = "" if name in taken or name in table.nameless else table.column(name).kind
         if kind == "number?":
             raise TableError(
-                f"{table.reading(name).trouble} As the last column of numbers it would be the target; --target "
+                f"{table.column(name).trouble} As the last column of numbers it would be the target; --target "
                 "chooses another."
             )
         if kind == "number":
@@ -155,16 +146,11 @@ def _guess_target(table: Table, given: Sequence[str], flag_column: str | None) -
     raise TableError(f"{table.name} has no numeric column to take for the target. Name one with --target.")
 
 
-def _troubled(kinds: Mapping[str, str]) -> list[str]:
-    """Columns that look like numbers or times, but cannot be read."""
-    return [name for name, kind in kinds.items() if kind in ("number?", "time?")]
-
-
-def _first_trouble(table: Table, kinds: Mapping[str, str]) -> str:
-    return next((f" {table.reading(name).trouble}" for name in _troubled(kinds)), "")
-
-
-def _refuse_too_many(table: Table, target: str, found: Sequence[Feature]) -> None:
+def _refuse_guess(table: Table, target: str, found: Sequence[Feature], troubles: Sequence[str]) -> None:
+    """Refuse a guess of no inputs, or of too many."""
+    if not found:
+        advice = "a time or a number. Name them with --features."
+        raise TableError(" ".join([f"{table.name} has no column to explain {target!r} by: {advice}", *troubles[:1]]))
     most = min(MOST_GUESSED, len(table))
     if len(found) > most:
         raise TableError(
@@ -176,19 +162,17 @@ def _refuse_too_many(table: Table, target: str, found: Sequence[Feature]) -> Non
 def _guess_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
     """The first time, and every number that says something."""
     dates = [name for name, kind in kinds.items() if kind == "time"]
-    clocks = [name for name, kind in kinds.items() if kind == "clock"]
-    times = [_time_feature(table, name, clocks[:1]) for name in dates[:1]]
+    times = [_time_feature(table, name, kinds) for name in dates[:1]]
     numbers = [name for name, kind in kinds.items() if kind == "number" and not _useless(table, name)]
     return [*times, *(Feature(name, (name,)) for name in numbers)]
 
 
-def _chosen(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
+def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
     """The inputs that were named, each of which must be usable as it is."""
     found: list[Feature] = []
-    clocks = [name for name, kind in kinds.items() if kind == "clock"]
     for name, kind in kinds.items():
         if kind == "time":
-            found.append(_time_feature(table, name, clocks[:1]))
+            found.append(_time_feature(table, name, kinds))
         elif kind == "number":
             found.append(Feature(name, (name,)))
         elif kind == "clock" and any(feature.is_time for feature in found):
@@ -196,27 +180,27 @@ def _chosen(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
         elif kind == "empty":
             raise TableError(f"Column {name!r} holds nothing but missing values. Leave it out of --features.")
         elif kind == "time?":
-            raise TableError(table.reading(name).trouble)
+            raise TableError(table.column(name).trouble)
         else:
-            table.numbers(name)  # names the row and the value
+            table.column(name).numbers()  # names the row and the value
     return found
 
 
 def _useless(table: Table, name: str) -> bool:
     """Whether a guess should pass over a column: no name, one value, or mostly missing."""
-    values = table.numbers(name)
+    values = table.column(name).numbers()
     values = values[np.isfinite(values)]
     return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
 
 
-def _time_feature(table: Table, name: str, clocks: Sequence[str]) -> Feature:
-    columns: tuple[str, ...] = (name,)
-    times = read_times(table, columns)
+def _time_feature(table: Table, name: str, kinds: Mapping[str, str]) -> Feature:
+    """The times of a column, with the first column of times of day where it holds dates alone."""
+    columns: tuple[str, ...] = (name, *[other for other, kind in kinds.items() if kind == "clock"][:1])
+    dates = _read_times(table, columns[:1]).values
+    if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
+        columns = (name,)
+    times = _read_times(table, columns)
     known = times.values[~np.isnat(times.values)]
-    if clocks and len(known) and (known == known.astype("datetime64[D]")).all():
-        columns = (name, clocks[0])
-        times = read_times(table, columns)
-        known = times.values[~np.isnat(times.values)]
     if len(known) == 0:
         raise TableError(f"Column {name!r} holds no time. Leave it out of --features.")
     return Feature(
@@ -234,49 +218,46 @@ def read_readings(
 ) -> Readings:
     """Everything a fit needs from a table."""
     target, chosen, notes = choose(table, target, features, flag_column)
-    y = table.numbers(target)
-    if not np.isfinite(y).any():
-        raise TableError(f"Column {target!r} holds nothing but missing values. Choose another --target, or check --na.")
-    columns = [feature.values(table) for feature in chosen]
-    for feature, values in zip(chosen, columns, strict=True):
+    columns = [(target, table.column(target).numbers()), *((feature.name, feature.values(table)) for feature in chosen)]
+    for j, (name, values) in enumerate(columns):
         if not np.isfinite(values).any():
-            raise TableError(f"Column {feature.name!r} holds nothing but missing values. Leave it out of --features.")
-    X = np.column_stack(columns)
-    wanted = table.rows_where(where) if where else np.ones(len(y), dtype=bool)
-    kept, left_out = _keep(target, chosen, X, y, wanted, where)
-    _refuse_unusable(table, target, y, kept)
-    flags = None if flag_column is None else read_flags(table, flag_column)
-    return Readings(target, chosen, X, y, kept, left_out, flags, notes)
-
-
-def _keep(
-    target: str, features: Sequence[Feature], X: Array, y: Array, wanted: Mask, where: str | None
-) -> tuple[Mask, tuple[tuple[str, int], ...]]:
-    """Rows to use, and how many fall to each reason, the first that applies."""
-    kept, left_out = wanted.copy(), []
-    if where:
-        left_out.append((f"--where {where!r} does not hold", int((~wanted).sum())))
-    for name, values in [(target, y), *((f.name, X[:, j]) for j, f in enumerate(features))]:
+            advice = "Leave it out of --features." if j else "Choose another --target, or check --na."
+            raise TableError(f"Column {name!r} holds nothing but missing values. {advice}")
+    kept = table.rows_where(where) if where else np.ones(len(table), dtype=bool)
+    left_out = [(f"--where {where!r} does not hold", int((~kept).sum()))]
+    for name, values in columns:
         absent = kept & ~np.isfinite(values)
         left_out.append((f"{name!r} is missing", int(absent.sum())))
-        kept &= ~absent
-    return kept, tuple((reason, count) for reason, count in left_out if count)
+        kept = kept & ~absent
+    y, *inputs = (values for _, values in columns)
+    _refuse_unusable(table, target, y[kept])
+    return Readings(
+        target,
+        chosen,
+        np.column_stack(inputs),
+        y,
+        kept,
+        tuple((reason, count) for reason, count in left_out if count),
+        None if flag_column is None else _read_flags(table, flag_column),
+        notes,
+    )
 
 
-def _refuse_unusable(table: Table, target: str, y: Array, kept: Mask) -> None:
-    n = int(kept.sum())
+def _refuse_unusable(table: Table, target: str, y: Array) -> None:
+    n = len(y)
     if n < MIN_READINGS:
         raise TableError(
             f"{table.name} has {n} usable rows of {len(table)}; a fit needs at least {MIN_READINGS}. "
             "Check --where, --na and the missing values."
         )
-    if np.ptp(y[kept]) == 0.0:
+    if np.ptp(y) == 0.0:
         raise TableError(
-            f"Column {target!r} is {y[kept][0]:g} in all {n} rows: there is nothing to learn. Choose another --target."
+            f"Column {target!r} is {y[0]:g} in all {n} rows: there is nothing to learn. Choose another --target."
         )
 
 
-def read_flags(table: Table, name: str) -> Mask:
+def _read_flags(table: Table, name: str) -> Mask:
     """Readings that someone has flagged: any cell that does not say no."""
-    words = table.column(name).astype(str).str.strip().str.lower()
-    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | table.missing(name)))
+    column = table.column(name)
+    words = column.cells.astype(str).str.strip().str.lower()
+    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | column.missing))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import pandas as pd
 
-from biasgp.data.numbers import COMMA, POINT, read_number, tidy
-from biasgp.data.refusal import TableError, clip, first_line, quoted
+from biasgp.data.numbers import OTHER, read_number, tidy
+from biasgp.data.refusal import TableError, clip
 from biasgp.data.times import like_time
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -22,7 +22,6 @@ PIECE = 1_000_000
 HEAD = 20
 """Lines that the separator is found from, and cells of each."""
 _BOMS = (
-    (b"\xef\xbb\xbf", "utf-8-sig"),
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
     (b"\xff\xfe", "utf-16"),
@@ -36,16 +35,13 @@ _SHIFTED_END = re.compile(f"\\u0a00|(?<=[{_SHIFTED}])\\u0d00")
 U+0D00 follows letters of its own script."""
 
 
-@dataclass(frozen=True)
-class Cells:
-    """The cells below the header, and the columns that have no name of their own."""
+def read_cells(
+    data: bytes, name: str, sep: str | None, encoding: str | None, header: bool | None
+) -> tuple[pd.DataFrame, frozenset[str]]:
+    """Cut a file into the cells below its header, and say which columns have no name of their own.
 
-    frame: pd.DataFrame
-    nameless: frozenset[str]
-
-
-def read_cells(data: bytes, name: str, sep: str | None, encoding: str | None, header: bool | None) -> Cells:
-    """Cut a file into cells; without a header (`header` is False) its columns are called column 1, column 2 …"""
+    Without a header (`header` is False) the columns are called column 1, column 2 …
+    """
     for magic, what in _FOREIGN:
         if data.startswith(magic):
             raise TableError(f"{name} is {what}, not a table of text. Save it as CSV or Parquet first.")
@@ -66,34 +62,30 @@ def read_cells(data: bytes, name: str, sep: str | None, encoding: str | None, he
     refuse_duplicates(columns, name)
     frame = _frame(_even(records, names, name, mark), columns)
     if header is False:
-        return Cells(frame, frozenset())
+        return frame, frozenset()
     nameless = [column for column, cell in zip(columns, names, strict=True) if not cell]
     hollow = [column for column in nameless if not frame[column].str.strip().any()]
-    return Cells(frame.drop(columns=hollow), frozenset(nameless) - set(hollow))
+    return frame.drop(columns=hollow), frozenset(nameless) - set(hollow)
 
 
 def refuse_duplicates(names: Sequence[str], table: str) -> None:
     """Refuse a table in which a name stands for two columns."""
-    seen: dict[str, int] = {}
-    for j, name in enumerate(names):
-        if name in seen:
-            advice = " If the first line is a reading, say --no-header." if is_value(name) else ""
-            raise TableError(
-                f"{table} has two columns {clip(name)!r} (the {seen[name] + 1}. and the {j + 1}.). Rename one.{advice}"
-            )
-        seen[name] = j
+    duplicated = pd.Index(names, dtype=object).duplicated()
+    if duplicated.any():
+        j = int(duplicated.argmax())
+        places = f"(the {names.index(names[j]) + 1}. and the {j + 1}.)"
+        advice = " If the first line is a reading, say --no-header." if is_value(names[j]) else ""
+        raise TableError(f"{table} has two columns {clip(names[j])!r} {places}. Rename one.{advice}")
 
 
 def is_value(cell: str) -> bool:
     """Whether a cell is a number or looks like a time, as those below a header do."""
     cell = tidy(cell)
-    number = any(read_number(cell, mark) == read_number(cell, mark) for mark in (POINT, COMMA))
-    return number or like_time(cell)
+    return like_time(cell) or not all(math.isnan(read_number(cell, mark)) for mark in OTHER)
 
 
 def _decode(data: bytes, name: str, encoding: str | None) -> str:
-    guess = next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
-    codec = encoding or guess
+    codec = encoding or next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
     try:
         text = data.decode(codec)
     except LookupError:
@@ -140,7 +132,9 @@ def _separator(lines: Sequence[str], sep: str | None) -> str:
     head = [line for line in lines[: 2 * HEAD] if line.strip()][:HEAD]
 
     def score(mark: str) -> tuple[bool, float, int]:
-        rows = _rows_before_trouble(head, mark)
+        rows: list[list[str]] = []
+        with contextlib.suppress(csv.Error):
+            rows.extend(filter(None, csv.reader(head, delimiter=mark)))
         widths = [len(row) for row in rows] or [0]
         # A cut within a quoted cell may end the last line early, so one row may differ.
         even = sum(width == widths[0] for width in widths) >= max(len(widths) - 1, 1) and widths[0] > 1
@@ -152,12 +146,9 @@ def _separator(lines: Sequence[str], sep: str | None) -> str:
     return max(SEPARATORS, key=score)
 
 
-def _rows_before_trouble(lines: Sequence[str], sep: str) -> list[list[str]]:
-    rows = []
-    with contextlib.suppress(csv.Error):
-        for row in csv.reader(lines, delimiter=sep):
-            rows += [row] if row else []
-    return rows
+def _quoted(sep: str) -> str:
+    """A separator as it would be given on the command line."""
+    return "tab" if sep == "\t" else repr(sep)
 
 
 def _refuse_wrong_separator(header: str, name: str, sep: str) -> None:
@@ -165,7 +156,7 @@ def _refuse_wrong_separator(header: str, name: str, sep: str) -> None:
     if header.count(likely):
         word = "tab" if likely == "\t" else likely
         raise TableError(
-            f"With --sep {quoted(sep)} {name} has one column only, {clip(header)!r}. Its columns look separated by "
+            f"With --sep {_quoted(sep)} {name} has one column only, {clip(header)!r}. Its columns look separated by "
             f"{word!r}: leave out --sep."
         )
 
@@ -196,7 +187,7 @@ def _malformed(error: csv.Error, name: str, start: int, line: int) -> str:
     if "unexpected end of data" in str(error):
         return f"{name}, line {start}: a quote is opened in this row and never closed. Close it, or remove it."
     return (
-        f"{name}, line {line}: something follows a closing quote ({first_line(error)}). Check the quotes of the row "
+        f"{name}, line {line}: something follows a closing quote ({error}). Check the quotes of the row "
         f"that begins in line {start}, and --sep."
     )
 
@@ -226,7 +217,7 @@ def _even(records: Iterator[tuple[int, list[str]]], names: Sequence[str], table:
         if len(row) < needed or any(map(str.strip, row[width:])):
             raise TableError(
                 f"{table} is not an even table: line {line} has {len(row)} cells, but the first line has {width}. "
-                f"Check that line, its quotes, and --sep (now {quoted(sep)})."
+                f"Check that line, its quotes, and --sep (now {_quoted(sep)})."
             )
         yield row[:width] + [""] * (width - len(row))
 

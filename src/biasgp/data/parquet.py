@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from biasgp.data.csv_text import refuse_duplicates
-from biasgp.data.refusal import TableError, first_line
+from biasgp.data.refusal import TableError, clip
 
 
 def read_parquet(data: bytes, name: str) -> pd.DataFrame:
@@ -27,11 +27,13 @@ def read_parquet(data: bytes, name: str) -> pd.DataFrame:
     except TableError:
         raise
     except Exception as error:  # pyarrow has a dozen types for a damaged file
-        raise TableError(f"{name} is not a whole Parquet file ({first_line(error)}). Write it again.") from error
-    kept = [level for level in range(frame.index.nlevels) if _says_something(frame.index, level)]
-    names = [level if level is not None else "index" for level in frame.index.names]
-    index = frame.index.to_frame(index=False).set_axis(names, axis=1).iloc[:, kept]
-    frame = pd.concat([index, frame.reset_index(drop=True)], axis=1)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise TableError(f"{name} is not a whole Parquet file ({clip(reason, 120)}). Write it again.") from error
+    names = frame.index.names
+    index = frame.index.to_frame(index=False).set_axis(["index" if name is None else name for name in names], axis=1)
+    # A level without a name that holds no times is just the numbers of the rows.
+    kept = [j for j, name in enumerate(names) if name is not None or index.dtypes.iloc[j].kind == "M"]
+    frame = pd.concat([index.iloc[:, kept], frame.reset_index(drop=True)], axis=1)
     frame.columns = [str(column) or f"column {j + 1}" for j, column in enumerate(frame.columns)]
     refuse_duplicates(list(frame.columns), name)
     if frame.shape[1] == 0:
@@ -39,19 +41,12 @@ def read_parquet(data: bytes, name: str) -> pd.DataFrame:
     return pd.DataFrame({column: _simple(frame[column]) for column in frame.columns})
 
 
-def _says_something(index: pd.Index, level: int) -> bool:
-    """Whether a level of the index is data, and not just the numbers of the rows."""
-    return index.names[level] is not None or isinstance(index.get_level_values(level), pd.DatetimeIndex)
-
-
 def _simple(cells: pd.Series) -> pd.Series:
     """Numbers and times as they are, decimals and dates converted; all else as text."""
     if isinstance(cells.dtype, pd.CategoricalDtype):
         cells = cells.astype(cells.cat.categories.dtype) if cells.notna().all() else cells.astype(object)
-    kinds = pd.api.types
-    if kinds.is_numeric_dtype(cells) or kinds.is_datetime64_any_dtype(cells):
-        return cells
-    if isinstance(cells.dtype, pd.StringDtype):
+    is_text = isinstance(cells.dtype, pd.StringDtype)
+    if is_text or pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_datetime64_any_dtype(cells):
         return cells
     known = cells.dropna()
     if len(known) and all(isinstance(cell, decimal.Decimal) for cell in known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +13,30 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from biasgp._typing import Array, Mask
-from biasgp.data.column import MISSING, UNKNOWN, Column, Format, Manner
+from biasgp._typing import Mask
+from biasgp.data.column import MISSING, UNKNOWN, Column, Format
 from biasgp.data.csv_text import is_value, read_cells
-from biasgp.data.numbers import decimal_mark
+from biasgp.data.numbers import COMMA, POINT
 from biasgp.data.parquet import read_parquet
-from biasgp.data.refusal import TableError, nearest
-from biasgp.data.refusal import clip as _clip
-from biasgp.data.times import Times
+from biasgp.data.refusal import TableError, clip
 
-__all__ = ["Format", "Table", "TableError", "nearest", "read_table"]
+__all__ = ["Format", "ReadOptions", "Table", "TableError", "read_table"]
+
+DECIMALS = {"point": POINT, "dot": POINT, "period": POINT, ".": POINT, "comma": COMMA, ",": COMMA}
+SHOWN_COLUMNS = 12
+"""Columns that a refusal lists."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What the user says of a table, as by the options of the command; what is left out is found from the cells."""
+
+    sep: str | None = None
+    encoding: str | None = None
+    na: tuple[str, ...] = ()
+    decimal: str | None = None
+    day_first: bool | None = None
+    header: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -48,49 +62,35 @@ class Table:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def reading(self, name: str) -> Column:
+    def column(self, name: str) -> Column:
         """A column that must be there, with what it holds."""
         if name not in self._read:
             if name not in self.cells.columns:
-                raise TableError(f"{self.name} has no column {name!r}. {nearest(name, self.columns)}")
+                raise TableError(f"{self.name} has no column {name!r}. {self.nearest(name)}")
             usual = self.usual.get(name, UNKNOWN)
-            manner = replace(self._manner, usual=usual) if usual != UNKNOWN else self._manner
-            self._read[name] = Column(name, self.cells[name], manner)
+            self._read[name] = Column(
+                name, self.cells[name], self.na, self.given, usual, elsewhere=lambda: self._common_decimal
+            )
         return self._read[name]
-
-    @cached_property
-    def _manner(self) -> Manner:
-        return Manner(self.na, self.given, elsewhere=lambda: self._common_decimal)
 
     @cached_property
     def _common_decimal(self) -> str:
         """The decimal mark that all columns agree on that show one; "" where there is none."""
-        marks = {self.reading(name).evidence for name in self.columns} - {""}
+        marks = {self.column(name).evidence for name in self.columns} - {""}
         return marks.pop() if len(marks) == 1 else ""
 
-    def column(self, name: str) -> pd.Series:
-        """The cells of a column that must be there."""
-        return self.reading(name).cells
-
-    def missing(self, name: str) -> Mask:
-        """Which cells of a column hold nothing, or a number or word that stands for nothing."""
-        return self.reading(name).missing
-
-    def numbers(self, name: str) -> Array:
-        """A column as numbers, NaN where missing."""
-        return self.reading(name).checked_numbers()
-
-    def times(self, name: str) -> Times:
-        """A column of times."""
-        return self.reading(name).checked_times()
-
-    def kind(self, name: str) -> str:
-        """ "time", "clock" (of day), "number", "text" or "empty"; "number?" and "time?" look like it but are not."""
-        return self.reading(name).kind
+    def nearest(self, name: str) -> str:
+        """A remark that names the column that was probably meant, or lists those that there are."""
+        lowered = {other.lower(): other for other in self.columns}
+        close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+        if close:
+            return f"Did you mean {lowered[close[0]]!r}?"
+        shown = ", ".join(repr(clip(other)) for other in self.columns[:SHOWN_COLUMNS])
+        return f"There is {shown}{' and more' if len(self.columns) > SHOWN_COLUMNS else ''}."
 
     def formats(self, names: Iterable[str]) -> dict[str, Format]:
         """How columns were read, so that other tables of the same origin are read alike."""
-        found = {name: self.reading(name).format for name in names if name in self.cells.columns}
+        found = {name: self.column(name).format for name in names if name in self.cells.columns}
         return {name: form for name, form in found.items() if form != UNKNOWN}
 
     def part(self, name: str, rows: np.ndarray, columns: Iterable[str]) -> Table:
@@ -106,54 +106,39 @@ class Table:
         return rows_where(self, expression)
 
 
-def read_table(
-    source: str | Path,
-    *,
-    sep: str | None = None,
-    encoding: str | None = None,
-    na: Sequence[str] = (),
-    decimal: str | None = None,
-    day_first: bool | None = None,
-    header: bool | None = None,
-) -> Table:
-    """Read a table from a file, or from standard input with "-". What is left out is found from the cells."""
-    given = Format(_decimal(decimal), day_first)
+def read_table(source: str | Path, options: ReadOptions | None = None) -> Table:
+    """Read a table from a file, or from standard input with "-"."""
+    options = options or ReadOptions()
+    decimal = "" if options.decimal is None else DECIMALS.get(options.decimal.strip().lower())
+    if decimal is None:
+        raise TableError(f"--decimal must be point or comma, got {options.decimal!r}.")
+    given = Format(decimal, options.day_first)
     name = "standard input" if str(source) == "-" else Path(source).name
     data = sys.stdin.buffer.read() if str(source) == "-" else _bytes_of(Path(source))
     if not data.strip():
         raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
     if data[:4] == b"PAR1":
-        table = Table(name, read_parquet(data, name), tuple(na), given)
+        table = Table(name, read_parquet(data, name), options.na, given)
     else:
-        found = read_cells(data, name, sep, encoding, header)
-        table = Table(name, found.frame, tuple(na), given, nameless=found.nameless)
-        if header is None:
+        cells, nameless = read_cells(data, name, options.sep, options.encoding, options.header)
+        table = Table(name, cells, options.na, given, nameless=nameless)
+        if options.header is None:
             _refuse_reading_as_header(table)
     if len(table) == 0:
         raise TableError(f"{name} has a header but no rows.")
     return table
 
 
-def _decimal(name: str | None) -> str:
-    if name is None:
-        return ""
-    mark = decimal_mark(name)
-    if mark is None:
-        raise TableError(f"--decimal must be point or comma, got {name!r}.")
-    return mark
-
-
 def _refuse_reading_as_header(table: Table) -> None:
     """Refuse a first line that reads like the rows below it: each name over numbers or times is itself one."""
-    values = 0
-    for name in table.columns:
-        if name in table.nameless or name.lower() in MISSING or table.kind(name) not in ("number", "time", "clock"):
-            continue
-        if not is_value(name):
-            return
-        values += 1
-    if values:
-        shown = ", ".join(repr(_clip(name, 20)) for name in table.columns[:3])
+
+    def holds_values(name: str) -> bool:
+        return table.column(name).kind in ("number", "time", "clock")
+
+    names = [name for name in table.columns if name not in table.nameless and name.lower() not in MISSING]
+    like_values = list(filter(is_value, names))
+    if any(map(holds_values, like_values)) and not any(map(holds_values, set(names) - set(like_values))):
+        shown = ", ".join(repr(clip(name, 20)) for name in table.columns[:3])
         raise TableError(
             f"The first line of {table.name} reads like the rows below it ({shown}). "
             "Say --no-header if it is a reading, --header if these are the names of the columns."

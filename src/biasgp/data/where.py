@@ -19,31 +19,26 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from biasgp._typing import Mask
-from biasgp.data.refusal import TableError, nearest
+from biasgp.data.refusal import TableError
 from biasgp.data.times import parse_times_of_day
-from biasgp.data.where_text import ALLOWED, Source, parse, shortened
+from biasgp.data.where_text import ALLOWED, Source, parse
 
 if TYPE_CHECKING:
+    from biasgp.data.column import Column
     from biasgp.data.table import Table
 
-NUMBER, TEXT, TIME, CLOCK, EMPTY, CONDITION = "number", "text", "time", "clock", "empty", "condition"
-_HOLDS = {
-    NUMBER: "numbers",
-    TEXT: "text",
-    TIME: "times",
-    CLOCK: "times of day",
-    EMPTY: "nothing but missing values",
-}
-
+NUMBER, TEXT, TIME, CLOCK, EMPTY = "number", "text", "time", "clock", "empty"
+_HOLDS = {NUMBER: "numbers", TEXT: "text", TIME: "times", CLOCK: "times of day", EMPTY: "nothing but missing values"}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -52,12 +47,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-}
+_ARITHMETIC: dict[type, Any] = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:[.,]\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
@@ -66,7 +56,8 @@ _ISO = re.compile(
 def rows_where(table: Table, expression: str) -> Mask:
     """Rows of the table for which the condition holds; TableError for all that is not a condition on its columns."""
     condition, source = parse(expression)
-    return _Evaluation(table, source).rows(condition)
+    found = _Evaluation(table, source).condition(condition)
+    return np.array(np.broadcast_to(found, len(table)))
 
 
 @dataclass(frozen=True)
@@ -91,15 +82,12 @@ class _Evaluation:
     source: Source
     _columns: dict[str, _Value] = field(default_factory=dict)
 
-    def rows(self, node: ast.expr) -> Mask:
-        return np.array(np.broadcast_to(self._condition(node), len(self.table)))
-
-    def _condition(self, node: ast.expr) -> Any:
+    def condition(self, node: ast.expr) -> Any:
         if isinstance(node, ast.BoolOp):
             join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            return join.reduce([np.broadcast_to(self._condition(part), len(self.table)) for part in node.values])
+            return join.reduce([np.broadcast_to(self.condition(part), len(self.table)) for part in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return np.logical_not(self._condition(node.operand))
+            return np.logical_not(self.condition(node.operand))
         if isinstance(node, ast.Compare):
             return self._chain(node)
         value = self._value(node)
@@ -124,17 +112,14 @@ class _Evaluation:
     def _member(self, value: _Value, node: ast.expr, wanted: bool) -> Any:
         if not isinstance(node, ast.List | ast.Tuple):
             self.source.refuse(node, "in needs a list of numbers or text", "Write it like: x in [1, 2].")
-        members = [self._constant(item) for item in node.elts]
-        pairs = [self._alike(node, value, member) for member in members]
+        for item in node.elts:
+            signed = isinstance(item, ast.UnaryOp) and isinstance(item.op, ast.USub | ast.UAdd)
+            if not isinstance(item.operand if signed else item, ast.Constant):  # type: ignore[attr-defined]
+                self.source.refuse(item, "a list may hold numbers and text only", "")
+        pairs = [self._alike(node, value, member) for member in map(self._value, node.elts)]
         same = pairs[0][0] if pairs else value
         found = pd.Series(np.atleast_1d(same.data)).isin([member.data for _, member in pairs]).to_numpy(dtype=bool)
         return (found if wanted else ~found) & ~np.asarray(same.missing)
-
-    def _constant(self, node: ast.expr) -> _Value:
-        signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd)
-        if not isinstance(node.operand if signed else node, ast.Constant):  # type: ignore[attr-defined]
-            self.source.refuse(node, "a list may hold numbers and text only", "")
-        return self._value(node)
 
     def _value(self, node: ast.expr) -> _Value:
         if isinstance(node, ast.Name):
@@ -155,19 +140,14 @@ class _Evaluation:
     def _literal(self, node: ast.Constant) -> _Value:
         value = node.value
         if isinstance(value, str):
-            return _Value(TEXT, value, np.False_, f"{shortened(value)!r} is text", constant=True)
+            return _Value(TEXT, value, np.False_, f"{Source.shown(value)!r} is text", constant=True)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            advice = (
-                "Write 1 or 0 for a truth value, 'True' in quotes for text." if isinstance(value, bool) else ALLOWED
-            )
+            truth = "Write 1 or 0 for a truth value, 'True' in quotes for text."
+            advice = truth if isinstance(value, bool) else ALLOWED
             self.source.refuse(node, "only numbers and quoted text are constants", advice)
-        try:
-            number = float(value)
-        except OverflowError:
-            number = np.inf
-        if not np.isfinite(number):
+        if not value <= sys.float_info.max:
             self.source.refuse(node, "the number is too large", "")
-        return _Value(NUMBER, np.float64(number), np.False_, f"{number:g} is a number", constant=True)
+        return _Value(NUMBER, np.float64(value), np.False_, f"{float(value):g} is a number", constant=True)
 
     def _number(self, node: ast.expr) -> _Value:
         value = self._value(node)
@@ -182,7 +162,7 @@ class _Evaluation:
             data = compute(*(operand.data for operand in operands))
         # Not infinite: one divided by that would be a number again.
         data = np.where(np.isfinite(data), data, np.nan)[()]  # of constants, a number and no array
-        return _Value(NUMBER, data, np.isnan(data), f"{shortened(self.source.piece(node))} is a number")
+        return _Value(NUMBER, data, np.isnan(data), f"{Source.shown(self.source.piece(node))} is a number")
 
     def _alike(self, node: ast.expr, left: _Value, right: _Value) -> tuple[_Value, _Value]:
         """Both as the same kind of value, so that they can be compared; a refusal where they are not."""
@@ -204,12 +184,13 @@ class _Evaluation:
             moment = datetime.fromisoformat(text.data if _ISO.fullmatch(text.data) else "")
         except ValueError:
             self.source.refuse(
-                node, f"{shortened(text.data)!r} is no date", "Write it like '2026-03-05' or '2026-03-05T13:00'."
+                node, f"{Source.shown(text.data)!r} is no date", "Write it like '2026-03-05' or '2026-03-05T13:00'."
             )
         if moment.tzinfo is not None and not column.zoned:
             self.source.refuse(node, f"{column.told} without a time zone", f"Write {text.data!r} without one.")
         if moment.tzinfo is None and column.zoned and column.offset_hours != 0.0:
-            advice = f"Write one here too, as in '{moment.isoformat()}{_offset(column.offset_hours)}'."
+            zone = timezone(timedelta(minutes=round(60 * column.offset_hours)))
+            advice = f"Write one here too, as in '{moment.replace(tzinfo=zone).isoformat()}'."
             self.source.refuse(node, f"{column.told} with a time zone", advice)
         # A date without a zone is of UTC, as the column is.
         since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
@@ -220,51 +201,39 @@ class _Evaluation:
     def _clock_time(self, node: ast.expr, text: _Value) -> _Value:
         found = parse_times_of_day([text.data.strip()], np.zeros(1, dtype=bool))
         if found.unreadable.any():
-            self.source.refuse(node, f"{shortened(text.data)!r} is no time of day", "Write it like '13:00'.")
+            self.source.refuse(node, f"{Source.shown(text.data)!r} is no time of day", "Write it like '13:00'.")
         return replace(text, kind=CLOCK, data=_nanoseconds(found.values)[0])
 
     def _column(self, name: str) -> _Value:
         if name not in self._columns:
             if name not in self.table.columns:
-                raise TableError(
-                    f"--where: there is no column {shortened(name)!r}. {nearest(name, self.table.columns)}"
-                )
-            self._columns[name] = _read(self.table, name)
+                raise TableError(f"--where: there is no column {Source.shown(name)!r}. {self.table.nearest(name)}")
+            self._columns[name] = _read(self.table.column(name))
         return self._columns[name]
 
 
-def _read(table: Table, name: str) -> _Value:
-    kind = table.kind(name).removesuffix(
-        "?"
-    )  # what looks like numbers or times is read as such, and refused by its cell
-    told = f"column {name!r} holds {_HOLDS.get(kind, _HOLDS[TEXT])}"
-    cells = table.column(name)
-    if pd.api.types.is_bool_dtype(cells.dtype):  # of a Parquet file
-        truth = cells.to_numpy(dtype=float, na_value=np.nan)
-        return _Value(NUMBER, truth, np.isnan(truth), f"column {name!r} holds truth values, 1 or 0")
+def _read(column: Column) -> _Value:
+    if pd.api.types.is_bool_dtype(column.cells.dtype):  # of a Parquet file
+        truth = column.cells.to_numpy(dtype=float, na_value=np.nan)
+        return _Value(NUMBER, truth, np.isnan(truth), f"column {column.name!r} holds truth values, 1 or 0")
+    # What looks like numbers or times is read as such, and refused by its cell.
+    kind = column.kind.removesuffix("?")
+    told = f"column {column.name!r} holds {_HOLDS[kind]}"
     if kind == NUMBER:
-        numbers = table.numbers(name)
+        numbers = column.numbers()
         return _Value(kind, numbers, np.isnan(numbers), told)
     if kind == TIME:
-        times = table.times(name)
-        stamps = _nanoseconds(times.values)
+        times = column.times()
         missing = np.isnat(times.values)
-        return _Value(kind, stamps, missing, told, zoned=times.zoned, offset_hours=times.offset_hours)
+        return _Value(kind, _nanoseconds(times.values), missing, told, False, times.zoned, times.offset_hours)
     if kind == CLOCK:
-        clock = table.reading(name).checked_clock()
-        return _Value(kind, _nanoseconds(clock.values), table.missing(name), told)
-    text = cells.astype(object).where(cells.notna(), "").to_numpy(dtype=object)
-    words = np.array([str(cell) for cell in text], dtype=object)
-    return _Value(EMPTY if kind == EMPTY else TEXT, words, np.False_, told)
+        return _Value(kind, _nanoseconds(column.times_of_day().values), column.missing, told)
+    text = column.cells.astype(object).where(column.cells.notna(), "")
+    return _Value(kind, np.array([str(cell) for cell in text], dtype=object), np.False_, told)
 
 
 def _nanoseconds(stamps: np.ndarray) -> Any:
     return stamps.astype("datetime64[ns]").view(np.int64)
-
-
-def _offset(hours: float) -> str:
-    minutes = round(60 * abs(hours))
-    return f"{'-' if hours < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def _mismatch(left: _Value, right: _Value) -> str:

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
-from biasgp.data.refusal import TableError
+from biasgp.data.refusal import TableError, clip
 from biasgp.messages import printable
 
 MAX_LENGTH = 2_000
@@ -47,13 +47,10 @@ _WHY_NOT: dict[type[ast.AST], str] = {
     ast.IsNot: "is not is not allowed; write !=",
 }
 
-_TRIPLE = r"'''|\"\"\""
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_BACKTICKS = r"`(?:[^`]|``)*`"
 _TOKEN = re.compile(
-    rf"(?P<triple>{_TRIPLE})|(?P<string>{_STRING})|(?P<name>{_BACKTICKS})|(?P<space>\s+)|(?P<other>.)", re.DOTALL
+    rf"(?P<triple>'''|\"\"\")|(?P<string>{_STRING})|(?P<name>`(?:[^`]|``)*`)|(?P<space>\s+)|(?P<other>.)", re.DOTALL
 )
-
 _ASSIGNS = re.compile(r"(?<![=<>!:])=(?!=)")
 
 
@@ -63,7 +60,7 @@ def parse(expression: str) -> tuple[ast.expr, Source]:
     tree = _tree(source)
     _refuse_foreign(tree, source)
     if not any(isinstance(node, ast.Name) for node in ast.walk(tree)):
-        raise TableError(f"--where {shortened(expression)!r} names no column. {_ADVICE}")
+        raise TableError(f"--where {Source.shown(expression)!r} names no column. {_ADVICE}")
     return tree.body, source
 
 
@@ -94,10 +91,15 @@ class Source:
             return self.names[int(segment[len(self.prefix) : -1])]
         return segment
 
+    @staticmethod
+    def shown(text: str, length: int = SHOWN) -> str:
+        """Text of the user, cut and fit to print."""
+        return printable(clip(text, length))
+
     def refuse(self, node: ast.AST, why: str, advice: str = ALLOWED) -> NoReturn:
-        piece = shortened(self.piece(node))
-        shown = piece if "`" in piece else f"`{piece}`"
-        raise TableError(f"--where: {shown}: {why}. {advice}".strip())
+        piece = self.shown(self.piece(node))
+        marked = piece if "`" in piece else f"`{piece}`"
+        raise TableError(f"--where: {marked}: {why}. {advice}".strip())
 
 
 def _source(expression: str) -> Source:
@@ -114,7 +116,7 @@ def _source(expression: str) -> Source:
         if kind == "triple":
             raise TableError(f"--where: {text}: text is written in single or double quotes, each once.")
         if kind == "string" and before == "string":
-            raise TableError(f"--where: {shortened(text)}: text directly after text. Is a comma missing?")
+            raise TableError(f"--where: {Source.shown(text)}: text directly after text. Is a comma missing?")
         if text == "#":
             raise TableError("--where: #: comments are not allowed. Put `backticks` around a name that has a # in it.")
         if kind == "name":
@@ -140,8 +142,8 @@ def _tree(source: Source) -> ast.Expression:
         reason = str(error)
     if _ASSIGNS.search(re.sub(_STRING, "", source.python)):
         reason = "= assigns; write == to compare"
-    shown = shortened(" ".join(reason.split()), 2 * SHOWN)
-    raise TableError(f"--where {shortened(source.written)!r} cannot be read ({shown}). {_ADVICE}")
+    reason = Source.shown(" ".join(reason.split()), 2 * SHOWN)
+    raise TableError(f"--where {Source.shown(source.written)!r} cannot be read ({reason}). {_ADVICE}")
 
 
 def _refuse_foreign(tree: ast.Expression, source: Source) -> None:
@@ -155,12 +157,7 @@ def _refuse_foreign(tree: ast.Expression, source: Source) -> None:
                 "Write it more simply."
             )
         if not isinstance(node, _WHITELIST):
-            why = _WHY_NOT.get(type(node), "this is not allowed")
-            source.refuse(placed, why)
+            source.refuse(placed, _WHY_NOT.get(type(node), "this is not allowed"))
         # Operators have no place of their own in the text; that of their operation is shown.
         children = [(child, child if hasattr(child, "lineno") else node) for child in ast.iter_child_nodes(node)]
         waiting += [(child, where, depth + hasattr(child, "lineno")) for child, where in reversed(children)]
-
-
-def shortened(text: str, length: int = SHOWN) -> str:
-    return printable(text if len(text) <= length else text[: length - 1] + "…")

@@ -1,10 +1,14 @@
-"""Time zones as written after a time: offsets, abbreviations with one meaning, and names of the tz database."""
+"""Time zones as they follow a time: offsets, abbreviations with one meaning, and names of the tz database."""
 
 from __future__ import annotations
 
 import re
 import zoneinfo
-from functools import lru_cache
+from collections.abc import Sequence
+from datetime import timedelta, timezone
+
+import numpy as np
+import pandas as pd
 
 ABBREVIATIONS = {
     "Z": 0.0, "UTC": 0.0, "GMT": 0.0, "WET": 0.0, "WEST": 1.0, "CET": 1.0, "MEZ": 1.0, "CEST": 2.0, "MESZ": 2.0,
@@ -22,7 +26,33 @@ LARGEST_OFFSET = 15.0
 """Hours; no zone has ever been further from Greenwich."""
 
 
-def offset_hours(zone: str, others: frozenset[str] = frozenset()) -> float | None:
+def to_utc(local: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, float, str, str]:
+    """Local times by the zones that follow them, "" for none.
+
+    Returns UTC (NaT where it is not known), the hours of the first zone, a remark on abbreviations, and why the first
+    time that is not known is not.
+    """
+    if not any(names):
+        return local, 0.0, "", ""
+    stamps, remarks, reasons = local.copy(), [], {}
+    zone_of = np.array(names, dtype=object)
+    others = frozenset(name.upper() for name in names)
+    for zone in dict.fromkeys(filter(None, names)):
+        at = zone_of == zone
+        hours = _offset_hours(zone, others)
+        if hours is None:
+            stamps[at], reasons[zone] = _from_named(local[at], zone)
+            continue
+        stamps[at] = local[at] - np.timedelta64(round(3600 * hours), "s")
+        if zone.isalpha() and hours:
+            remarks.append(f"{zone} was read as {timezone(timedelta(hours=hours))}.")
+    known = (zone_of == next(filter(None, names))) & ~np.isnat(stamps)
+    offset = float((local - stamps)[known][0] / np.timedelta64(1, "h")) if known.any() else 0.0
+    bad = np.flatnonzero(np.isnat(stamps) & ~np.isnat(local))
+    return stamps, offset, " ".join(remarks), reasons[names[bad[0]]] if len(bad) else ""
+
+
+def _offset_hours(zone: str, others: frozenset[str]) -> float | None:
     """Hours east of Greenwich of a zone with one offset, None where it has none; `others` are beside it."""
     found = _OFFSET.fullmatch(zone)
     if found:
@@ -34,12 +64,17 @@ def offset_hours(zone: str, others: frozenset[str] = frozenset()) -> float | Non
     return ABBREVIATIONS.get(word)
 
 
-@lru_cache
-def named_zone(zone: str) -> zoneinfo.ZoneInfo | None:
-    """A zone such as Europe/Berlin, None where there is no such name."""
-    if "/" not in zone:
-        return None
+def _from_named(local: np.ndarray, name: str) -> tuple[np.ndarray, str]:
+    """UTC of clock times in a zone such as Europe/Berlin, and why some of them may be NaT."""
     try:
-        return zoneinfo.ZoneInfo(zone)
+        zone = zoneinfo.ZoneInfo(name if "/" in name else "")
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return None
+        why = f"the zone {name!r} has no single offset: write the offset, e.g. +05:30"
+        return np.full(len(local), np.datetime64("NaT", "ns")), why
+    clock = pd.Series(local)
+    try:  # in order, the first of two equal hours is summer time
+        placed = clock.dt.tz_localize(zone, ambiguous="infer", nonexistent="NaT")
+    except ValueError:
+        placed = clock.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
+    utc = placed.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
+    return utc, f"the clocks of {name} skipped or repeated that hour: write its offset, e.g. +02:00"
