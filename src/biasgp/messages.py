@@ -9,7 +9,7 @@ def printable(text: str) -> str:
 
 
 class BiasGPWarning(UserWarning):
-    """Every warning of this package; filter on it to silence them all."""
+    """Every warning of this package; filter on it to silence them all. `args[0]` is the Finding that it tells."""
 
 
 class ConvergenceWarning(BiasGPWarning):
@@ -78,3 +78,21 @@ class FailedFitError(RuntimeError):
 
 class CovarianceError(ArithmeticError):
     """The covariance matrix could not be factorised, even with jitter."""
+
+
+WARNINGS: dict[str, type[BiasGPWarning]] = {
+    "ambiguous": AmbiguousOutliersWarning,
+    "bound": BoundWarning,
+    "clustered": ClusteredOutliersWarning,
+    "constant": ConstantResponseWarning,
+    "heavy-tail": HeavyTailWarning,
+    "hidden-outliers": HiddenOutliersWarning,
+    "interrupted": InterruptedWarning,
+    "jitter": JitterWarning,
+    "not-converged": ConvergenceWarning,
+    "not-mixed": MixingWarning,
+    "overflagging": OverflaggingWarning,
+    "runaway": RunawayTuningWarning,
+    "time-limit": TimeLimitWarning,
+}
+"""The warning that belongs to each code of a Finding."""

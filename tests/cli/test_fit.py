@@ -263,3 +263,21 @@ def test_no_row_of_the_fit_is_judged_by_another_prediction(run, readings, monkey
     assert asked == []
     assert run("fit", readings, *FEATURES, "--test-fraction", "0.25", "--out", "p").exit_code == 0
     assert asked == [20]
+
+
+def test_findings_are_told_in_the_words_of_the_command(run, readings, tmp_path, monkeypatch):
+    from biasgp.models import diagnosis
+
+    monkeypatch.setattr(diagnosis, "POLICY", diagnosis.DiagnosisPolicy(tail=-10.0, far=0.5))
+    for response, advice in (("auto", "cob."), ("identity", "cob, or try --response auto.")):
+        words = ("--response", response, "--max-rows", "60", "--out", response)
+        result = run("fit", readings, *FEATURES, *words)
+        assert result.exit_code == 0, result.output
+        summary = json.loads((tmp_path / response / "summary.json").read_text(encoding="utf-8"))
+        page = (tmp_path / response / "report.html").read_text(encoding="utf-8")
+        found = next(finding for finding in summary["findings"] if finding["code"] == "heavy-tail")
+        rows = found["rows"]
+        assert rows and not set(rows) & {i + 1 for i in OUTLIERS} and max(rows) > 60
+        told = f"Outliers may hide among them. Compare with --method {advice} Row"
+        assert told in page and told in result.output and told in " ".join(summary["doubts"])
+        assert str(rows[0]) in summary["doubts"][0].rpartition("Row")[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import warnings
 
 import numpy as np
@@ -21,13 +23,16 @@ from biasgp import (
 )
 from biasgp.data import STRESSES, Scenario, simulate
 from biasgp.kernels import SquaredExponential
+from biasgp.messages import WARNINGS
 from biasgp.metrics import mse
-from biasgp.models.diagnosis import findings, looks_like_noise
+from biasgp.models import diagnosis
+from biasgp.models.diagnosis import REMEDIES, DiagnosisPolicy, Finding, findings, looks_like_noise
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, State
 from biasgp.optimize import Report
+from biasgp.persistence import load_model, save_model
 
 SLAB = Slab((0.5,), 9.0)
 
@@ -45,12 +50,13 @@ def support(noise=0.1, flagged=(), residual=None, n=100):
 
 def diagnose(labelled, bounded, n_rivals, flagged=None):
     flagged = labelled.labels > 0 if flagged is None else flagged
-    residuals, noise = labelled.standardised_residuals(), float(labelled.clean_noise.min())
+    residuals, noise = np.full(len(flagged), np.nan), float(labelled.clean_noise.min())
+    residuals[labelled.labels == 0] = labelled.standardised_residuals()
     return findings(residuals, flagged, labelled.nearest_flagged(flagged), noise, bounded, n_rivals)
 
 
 def categories(found):
-    return [finding.category for finding in found]
+    return [WARNINGS[finding.code] for finding in found]
 
 
 def test_a_good_fit_has_nothing_against_it():
@@ -59,7 +65,7 @@ def test_a_good_fit_has_nothing_against_it():
 
 def test_what_is_reported_counts_and_not_the_labels_of_the_search():
     (finding,) = diagnose(support(), [], 0, np.arange(100) % 2 == 0)
-    assert finding.category is OverflaggingWarning
+    assert finding.code == "overflagging"
 
 
 def test_readings_where_f_has_no_variance_are_near_to_none():
@@ -108,9 +114,10 @@ def test_heavy_tails_left_among_the_clean_are_found():
     residual = np.random.default_rng(1).standard_normal(100)
     residual[[10, 50]] = [9.0, -9.0]
     (finding,) = diagnose(support(residual=residual), [], 0)
-    assert finding.category is HeavyTailWarning
-    assert "kurtosis" in finding.text
-    assert "response='auto'" in finding.text
+    assert finding.code == "heavy-tail"
+    assert "kurtosis" in finding.evidence
+    assert str(finding).endswith("Compare with ConstantBiasGP, or try response='auto'.")
+    assert set(finding.rows[:2]) == {10, 50}
 
 
 def test_the_same_readings_flagged_are_no_heavy_tail():
@@ -126,7 +133,7 @@ def test_tails_of_a_handful_of_readings_are_not_judged():
 def test_flags_on_half_of_the_readings_are_too_many():
     found = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]), [], 0)
     assert OverflaggingWarning in categories(found)
-    assert "50% of the readings are flagged" in found[0].text
+    assert "50% of the readings are flagged" in found[0].evidence
 
 
 def test_flags_on_a_fifth_are_too_many_only_if_the_rest_is_free_of_noise():
@@ -138,8 +145,9 @@ def test_flags_on_a_fifth_are_too_many_only_if_the_rest_is_free_of_noise():
 
 def test_runs_of_flags_are_clusters():
     (finding,) = diagnose(support(flagged=range(40, 50)), [], 0)
-    assert finding.category is ClusteredOutliersWarning
-    assert "of the 10 flagged readings have a flagged one for nearest neighbour" in finding.text
+    assert finding.code == "clustered"
+    assert "of the 10 flagged readings have a flagged one for nearest neighbour" in finding.evidence
+    assert set(range(41, 49)) <= set(finding.rows) <= set(range(40, 50))
     assert diagnose(support(flagged=range(5, 100, 10)), [], 0) == []
 
 
@@ -149,13 +157,13 @@ def test_a_few_flags_are_no_cluster():
 
 def test_parameters_on_their_lowest_value_are_named():
     (finding,) = diagnose(support(), ["length_scale[0]", "the noise"], 0)
-    assert finding.category is BoundWarning
-    assert finding.text.startswith("length_scale[0] and the noise sits on the lowest value")
+    assert finding.code == "bound"
+    assert finding.evidence.startswith("length_scale[0] and the noise sit on the lowest value")
 
 
 def test_rivals_make_the_outliers_ambiguous():
     (finding,) = diagnose(support(), [], 2)
-    assert finding.category is AmbiguousOutliersWarning
+    assert finding.code == "ambiguous"
 
 
 def test_reasons_add_up():
@@ -186,6 +194,52 @@ def test_rivals_are_near_in_evidence_and_far_in_labels(labels, evidence, n_rival
     assert search.n_rivals(best) == n_rivals
 
 
+# What is made of a finding.
+
+
+def test_a_finding_is_told_to_each_audience_without_what_was_tried():
+    finding = Finding("heavy-tail", "Something was seen.", ("compare constant bias", "transform"), (3,))
+    assert str(finding) == "Something was seen. Compare with ConstantBiasGP, or try response='auto'."
+    assert finding.told("command") == "Something was seen. Compare with --method cob, or try --response auto."
+    assert finding.told("command", ["transform"]) == "Something was seen. Compare with --method cob."
+    assert finding.told("command", REMEDIES) == "Something was seen."
+
+
+def test_remedies_have_words_of_their_audience():
+    for python, command in REMEDIES.values():
+        assert "--" not in python
+        assert not re.search(r"_\b|=|\b[A-Z][a-z]+[A-Z]|max_", command)
+
+
+@pytest.mark.parametrize("code", WARNINGS)
+def test_a_finding_is_its_warnings_argument(code):
+    finding = Finding(code, "Something was seen.")
+    with pytest.warns(WARNINGS[code], match="Something was seen") as caught:
+        finding.warn(stacklevel=1)
+    assert caught[0].message.args == (finding,)
+    assert caught[0].filename == __file__
+
+
+def test_findings_survive_pickles_and_model_files(one_d, tmp_path, monkeypatch):
+    monkeypatch.setattr(diagnosis, "POLICY", DiagnosisPolicy(tail=-10.0))
+    model, _ = fit_and_listen(one_d.X, one_d.y)
+    assert model.diagnosis_[0].code == "heavy-tail" and model.diagnosis_[0].remedy
+    assert pickle.loads(pickle.dumps(model)).diagnosis_ == model.diagnosis_
+    save_model(tmp_path / "model.skops", model)
+    assert load_model(tmp_path / "model.skops").diagnosis_ == model.diagnosis_
+
+
+@pytest.mark.parametrize("before", [("A sentence.",), None], ids=["sentences", "nothing"])
+def test_model_files_of_before_findings_still_load(one_d, tmp_path, before):
+    model, _ = fit_and_listen(one_d.X, one_d.y)
+    if before is None:
+        del model.diagnosis_
+    else:
+        model.diagnosis_ = before
+    save_model(tmp_path / "model.skops", model)
+    assert getattr(load_model(tmp_path / "model.skops"), "diagnosis_", None) == before
+
+
 # On the estimator.
 
 
@@ -193,6 +247,7 @@ def fit_and_listen(X, y, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = SparseBiasGP(**options).fit(X, y)
+    assert {warning.message.args[0] for warning in caught} == set(model.diagnosis_)
     return model, {warning.category for warning in caught}
 
 
@@ -209,7 +264,7 @@ def test_the_papers_first_scenario_passes_without_a_word(dataset, seed):
 def assert_doubts(model, caught, category, words):
     assert category in caught
     assert not model.trustworthy_
-    assert any(words in reason for reason in model.diagnosis_)
+    assert any(words in str(finding) for finding in model.diagnosis_)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -225,15 +280,15 @@ def test_noise_on_its_bound_is_told():
 
 def test_a_search_cut_short_is_told():
     data = simulate("friedman", 1, n=40, random_state=1)
-    assert_doubts(*fit_and_listen(data.X, data.y, max_iter=1), ConvergenceWarning, "raise max_iter")
+    assert_doubts(*fit_and_listen(data.X, data.y, max_iter=1), ConvergenceWarning, "Raise max_iter")
 
 
 # Data on which the other findings are due lie at the edge of what the search can do; lower thresholds bring them about.
 @pytest.mark.parametrize(
     ("target", "value", "category", "words"),
     [
-        ("biasgp.models.diagnosis.TAIL_SIGMAS", -10.0, HeavyTailWarning, "kurtosis"),
-        ("biasgp.models.diagnosis.TOO_MANY", 0.01, OverflaggingWarning, "are flagged"),
+        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
+        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
         ("biasgp.models.sparse.exact.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
     ],
     ids=["heavy tail", "overflagging", "ambiguous"],

@@ -19,7 +19,8 @@ from biasgp.analysis.selection import make_kernel
 from biasgp.data.columns import Readings
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.methods import METHODS
-from biasgp.messages import CovarianceError, FailedFitError, UntrustworthyFitWarning, WrongUseError
+from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
+from biasgp.models.diagnosis import Finding
 from biasgp.response import Identity
 
 MAX_ROWS, MIN_ROWS = 2500, 600
@@ -46,12 +47,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model, the rows it was fitted to, those held out, and what it had to say."""
+    """A model, the rows it was fitted to, those held out, and what it found to say against itself."""
 
     estimator: BaseGP
     fit_rows: Rows
     test_rows: Rows
-    doubts: tuple[str, ...]
+    doubts: tuple[Finding, ...]
     seconds: float
 
 
@@ -145,17 +146,8 @@ def fit(readings: Readings, settings: Settings) -> Fitted:
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
     seconds = time.perf_counter() - began
-    own = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    reasons = [
-        *getattr(estimator, "diagnosis_", ()),
-        *(str(w.message) for w in caught if _counts(w.category) and str(w.message) in own),
-    ]
-    return Fitted(estimator, rows, test, tuple(dict.fromkeys(reasons)), seconds)
-
-
-def _counts(category: type[Warning]) -> bool:
-    """Whether a warning is about the fit and not among the model's own reasons already."""
-    return category.__module__.startswith("biasgp.") and not issubclass(category, UntrustworthyFitWarning)
+    doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
+    return Fitted(estimator, rows, test, doubts, seconds)
 
 
 def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:

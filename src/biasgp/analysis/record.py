@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from biasgp.analysis.effects import effects, time_label, to_milliseconds
 from biasgp.analysis.fit_record import Axis, FitRecord, Points
 from biasgp.analysis.fitting import Fitted, Prediction, Settings, Verdict
 from biasgp.analysis.selection import Selection
-from biasgp.analysis.words import duration, plain, quantity, reach
+from biasgp.analysis.words import duration, quantity, reach, told
 from biasgp.data.columns import Readings, unit_of
+from biasgp.models.diagnosis import Finding
 
 METHOD_WORDS = {
     "sparse": "sparse bias: most readings have none, the others share a few kinds",
@@ -59,8 +60,14 @@ class Analysis:
         return np.asarray(self.verdict.flagged & self.readings.kept)
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the fit says against itself, about rows of the table, of which the first is 1."""
+        rows = self.fitted.fit_rows + 1
+        return tuple(replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in self.fitted.doubts)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
-        return tuple(plain(text, self.settings.response) for text in self.fitted.doubts)
+        return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
 
     @property
     def response(self) -> str:
@@ -298,6 +305,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         "varies_over": dict(zip(readings.names, outcome.lengths, strict=True)),
         "trustworthy": not outcome.doubts,
         "doubts": list(outcome.doubts),
+        "findings": [asdict(finding) for finding in outcome.findings],
         "test": outcome.test,
         "flag_column": outcome.agreement,
         "n_flagged": len(flagged),

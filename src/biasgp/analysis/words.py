@@ -1,23 +1,17 @@
-"""Numbers and warnings in the words of someone who measures things."""
+"""Numbers and findings in the words of someone who measures things."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+
 from biasgp.data.columns import Feature, unit_of
+from biasgp.models.diagnosis import Finding
 
 HOURS = ((1.0 / 60.0, "seconds", 3600.0), (1.0, "minutes", 60.0), (72.0, "h", 1.0), (24.0 * 60.0, "days", 1.0 / 24.0))
 FAR = 3.0
 """A length-scale this many times the range of its input leaves hardly a bend in it."""
-INSTEAD = (
-    ("compare with ConstantBiasGP, or try response='auto'", "compare with --method cob, or try --response auto"),
-    ("compare it with ConstantBiasGP", "compare it with --method cob"),
-    ("outlier_probability_", "the outlier probabilities"),
-    ("use tuning='ml'", "use another --method"),
-    ("response='auto'", "--response auto"),
-    ("use inference='ep'", "use another --method"),
-    ("(Matern52, Matern32)", "(--kernel matern52 or matern32)"),
-    ("Try another kernel", "Try another --kernel"),
-    ("standard deviations of y", "standard deviations of the target"),
-)
+SHOWN_ROWS = 10
+"""Rows that are named with a finding."""
 
 
 def duration(hours: float) -> str:
@@ -49,11 +43,13 @@ def reach(feature: Feature, length: float, spread: float) -> str:
     return f"varies over about {amount}"
 
 
-def plain(text: str, response: str) -> str:
-    """A warning meant for Python users, for users of the command."""
-    if response == "auto":
-        text = text.replace(": try response='auto'.", ".").replace(", or try response='auto'", "")
-        text = text.replace("compare with ConstantBiasGP", "compare with --method cob")
-    for ours, theirs in INSTEAD:
-        text = text.replace(ours, theirs)
-    return text[:1].upper() + text[1:]
+def told(findings: Iterable[Finding], tried: Collection[str]) -> tuple[str, ...]:
+    """Findings for users of the command, without the remedies that were tried, and with rows to look at."""
+    return tuple(f"{finding.told('command', tried)}{_rows(finding.rows)}" for finding in findings)
+
+
+def _rows(rows: Sequence[int]) -> str:
+    if not rows:
+        return ""
+    more = f" and {len(rows) - SHOWN_ROWS:,} more" if len(rows) > SHOWN_ROWS else ""
+    return f" {'Row' if len(rows) == 1 else 'Rows'} {', '.join(map(str, rows[:SHOWN_ROWS]))}{more}."

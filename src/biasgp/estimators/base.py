@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,13 +32,7 @@ from biasgp.estimators.validation import (
     check_training,
     column_names,
 )
-from biasgp.messages import (
-    ConstantResponseWarning,
-    ConvergenceWarning,
-    JitterWarning,
-    RunawayTuningWarning,
-    TimeLimitWarning,
-)
+from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import Strategy, approximation_names, choose_strategy
@@ -98,12 +91,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
-                warnings.warn(
-                    f"y is {y_array[0]:g} everywhere: predictions will be that, and their std means nothing. "
-                    "Check that y is the column you meant.",
-                    ConstantResponseWarning,
-                    stacklevel=2,
-                )
+                text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
+                Finding("constant", text, ("right column",)).warn(stacklevel=2)
             response = ScaledResponse(y_array, scaling)
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known))
@@ -119,11 +108,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
         self.n_iter_ = max(1, model.report.n_iter)
         if watch.expired:
-            warnings.warn(
-                f"The fit was ended after {max_time:g} s (max_time) with the best parameters so far.",
-                TimeLimitWarning,
-                stacklevel=2,
-            )
+            self._out_of_time().warn(stacklevel=2)
         self._warn_about(model)
         return self
 
@@ -141,28 +126,33 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn_about(self, model: FitResult) -> None:
         if model.runaway:
-            warnings.warn(
-                f"The tuning ran away: {model.runaway}. Do not rely on this fit; use tuning='ml'.",
-                RunawayTuningWarning,
-                stacklevel=3,
-            )
-        elif not model.report.converged and model.report.message != OUT_OF_TIME:
-            advice = (
-                f"Raise max_iter (now {self.max_iter})."
-                if model.report.n_iter >= self.max_iter
-                else "The covariance is nearly singular, as for readings without noise: use a less smooth kernel."
-            )
-            warnings.warn(
-                f"The search for the parameters stopped before it converged. {advice}", ConvergenceWarning, stacklevel=3
-            )
+            Finding("runaway", f"The tuning ran away: {model.runaway}.", ("maximum likelihood",)).warn(stacklevel=3)
+        elif model.report.message != OUT_OF_TIME:
+            for finding in self._not_converged(model):
+                finding.warn(stacklevel=3)
         jitter = model.posterior.jitter
         if jitter > 0.0:
-            warnings.warn(
-                f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal "
-                "(y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this.",
-                JitterWarning,
-                stacklevel=3,
+            text = (
+                f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal (for "
+                "readings scaled to 1)."
             )
+            Finding("jitter", text, ("less smooth kernel",)).warn(stacklevel=3)
+
+    def _out_of_time(self) -> Finding:
+        text = f"The fit was ended after {self.max_time:g} s with the best parameters so far."
+        return Finding("time-limit", text, ("more time",))
+
+    def _not_converged(self, model: FitResult) -> tuple[Finding, ...]:
+        """The finding that the search did not converge, where that is so."""
+        if model.report.converged:
+            return ()
+        if model.report.message == OUT_OF_TIME:
+            return (self._out_of_time(),)
+        text = "The search for the parameters stopped before it converged"
+        if model.report.n_iter >= self.max_iter:
+            return (Finding("not-converged", f"{text}, after {self.max_iter} iterations.", ("more iterations",)),)
+        text += ": the covariance is nearly singular, as for readings without noise."
+        return (Finding("not-converged", text, ("less smooth kernel",)),)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = False

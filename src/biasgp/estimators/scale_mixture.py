@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,8 +24,8 @@ from biasgp.estimators.validation import (
     check_readings,
 )
 from biasgp.kernels import Kernel
-from biasgp.messages import InterruptedWarning, MixingWarning
 from biasgp.models import scale_mixture
+from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
@@ -194,20 +193,16 @@ class ScaleMixtureGP(BaseGP):
         super()._warn_about(model)
         found = cast("scale_mixture.ScaleMixtureFit", model)
         if found.interrupted:
-            warnings.warn(
-                f"Interrupted: this fit rests on {found.report.n_iter} of the {self.draws} draws of each chain.",
-                InterruptedWarning,
-                stacklevel=3,
-            )
+            text = f"Interrupted: this fit rests on {found.report.n_iter} of the {self.draws} draws of each chain."
+            Finding("interrupted", text).warn(stacklevel=3)
         worst = _unmixed(found.r_hat)
         if worst:
-            warnings.warn(
-                f"The chains do not agree on {worst} (R̂ = {found.r_hat[worst]:.2f}, above {MAX_R_HAT}). "
-                f"Raise draws (now {self.draws}) and tune (now {self.tune}); where that does not help, the readings "
-                "have more than one explanation: fix nu, or compare with SparseBiasGP.",
-                MixingWarning,
-                stacklevel=3,
+            text = (
+                f"The chains do not agree on {worst} (R̂ = {found.r_hat[worst]:.2f}, above {MAX_R_HAT}) after "
+                f"{self.draws} draws and {self.tune} to tune. More draws do not help where the readings have more than "
+                "one explanation."
             )
+            Finding("not-mixed", text, ("more draws", "compare sparse bias")).warn(stacklevel=3)
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Log density of readings y at the rows of X, one each: the t convolved with f's Gaussian, averaged over draws.

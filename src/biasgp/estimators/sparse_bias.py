@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -68,8 +67,9 @@ class SparseBiasGP(BaseGP):
         The path of the search: where from, how many outliers, and the log evidence in the model's units.
     trustworthy_ : bool
         Whether the fit found no reason to doubt itself.
-    diagnosis_ : tuple of str
-        The reasons, if any, each with what to try; also issued as warnings.
+    diagnosis_ : tuple of Finding
+        The reasons, if any: what was seen (`code`, `evidence`), what to try (`remedy`), readings to look at (`rows`).
+        `str()` of each is the text of the warning that is issued.
     kernel_, noise_variance_, n_iter_
         As in GaussianGP.
 
@@ -115,16 +115,14 @@ class SparseBiasGP(BaseGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        self.diagnosis_ = tuple(finding.text for finding in model.findings)
-        if not model.report.converged:
-            self.diagnosis_ += ("The search for the parameters stopped before it converged: raise max_iter.",)
+        self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         return model
 
     def _warn_about(self, model: FitResult) -> None:
         super()._warn_about(model)
         for finding in getattr(model, "findings", ()):
-            warnings.warn(finding.text, finding.category, stacklevel=4)
+            finding.warn(stacklevel=4)
 
     def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""

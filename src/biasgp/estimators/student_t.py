@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from biasgp._typing import Array
 from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
 from biasgp.estimators.validation import check_choice, check_number, check_query, check_readings
-from biasgp.messages import ConvergenceWarning, HiddenOutliersWarning
 from biasgp.models import student_t
+from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.tilted import tilt
 from biasgp.response import ScaledResponse
@@ -150,12 +149,8 @@ class StudentTGP(BaseGP):
         if not trouble:
             super()._warn_about(model)
             return
-        advice = "fix nu at 4 or more, where it is more stable" if self.inference == "ep" else "use inference='ep'"
-        warnings.warn(
-            f"{trouble}. This fit is Laplace's approximation: compare it with ConstantBiasGP, or {advice}.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        remedy = ("compare constant bias", "fix nu" if self.inference == "ep" else "expectation propagation")
+        Finding("not-converged", f"{trouble}. This fit is Laplace's approximation.", remedy).warn(stacklevel=3)
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Log density of readings y at the rows of X, one each: the t convolved with the Gaussian of f, exactly.
@@ -177,9 +172,5 @@ def warn_of_hidden_outliers(residuals: Array, nu: float, stacklevel: int) -> Non
     """Warn where ν was learnt to be large and the residuals say otherwise."""
     found = student_t.hidden_outliers(residuals, nu)
     if found:
-        warnings.warn(
-            f"{found}: outliers may have been taken for noise, as where they are many and lie on one side. Compare "
-            "with SparseBiasGP.",
-            HiddenOutliersWarning,
-            stacklevel=stacklevel,
-        )
+        text = f"{found}: outliers may have been taken for noise, as where they are many and lie on one side."
+        Finding("hidden-outliers", text, ("compare sparse bias",)).warn(stacklevel)

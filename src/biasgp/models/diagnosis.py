@@ -1,36 +1,105 @@
-"""What a sparse-bias fit has to say against itself."""
+"""What a fit found to say against itself: findings, which become warnings, `diagnosis_` and words on a page."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
-from biasgp.messages import (
-    AmbiguousOutliersWarning,
-    BoundWarning,
-    ClusteredOutliersWarning,
-    HeavyTailWarning,
-    OverflaggingWarning,
-    UntrustworthyFitWarning,
-)
+from biasgp.messages import WARNINGS
 
-TAIL_SIGMAS = 5.0
-"""Skewness or kurtosis this many standard errors from the normal's is not noise."""
-TOO_MANY, MANY, NOISELESS = 0.45, 0.1, 1e-4
-"""More than the first share flagged is suspect; more than the second too, if the noise variance left is below the third
-(in units of y's robust variance)."""
-ENOUGH_TO_TELL = 5000
-CLUSTER_SIGMAS, CLUSTER_MIN = 4.0, 5
+REMEDIES = {
+    "another kernel": ("try another kernel, or fewer inputs", "try another --kernel, or fewer --features"),
+    "compare constant bias": ("compare with ConstantBiasGP", "compare with --method cob"),
+    "compare sparse bias": ("compare with SparseBiasGP", "compare with --method sparse"),
+    "expectation propagation": ("use inference='ep'", "use another --method"),
+    "fix nu": ("fix nu at 4 or more, where it is more stable", "use another --method"),
+    "less smooth kernel": (
+        "use a less smooth kernel (Matern52, Matern32)",
+        "use a less smooth --kernel (matern52 or matern32)",
+    ),
+    "look at flagged": ("look at them before you drop them",) * 2,
+    "look at probabilities": (
+        "look at outlier_probability_ and collect more readings where it matters",
+        "look at the outlier probabilities and collect more readings where it matters",
+    ),
+    "maximum likelihood": ("do not rely on this fit; use tuning='ml'", "do not rely on this fit; use another --method"),
+    "more draws": ("raise draws and tune, fix nu", "use another --method"),
+    "more iterations": ("raise max_iter", "try another --kernel"),
+    "more time": ("raise max_time", "raise --max-time"),
+    "right column": ("check that y is the column you meant", "check that --target is the column you meant"),
+    "transform": ("try response='auto'", "try --response auto"),
+}
+"""What can be done about a finding: in the words of a Python user, and of a user of the command."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason for doubt: the warning's type, what was seen, and what to try."""
+    """Something that a reader of a fit should know. `str()` tells it to a Python user.
 
-    category: type[UntrustworthyFitWarning]
-    text: str
+    Attributes
+    ----------
+    code : str
+        What it is: a key of `biasgp.messages.WARNINGS`, which has the type of its warning.
+    evidence : str
+        What was seen, as sentences without words of Python or of the command.
+    remedy : tuple of str
+        What to try, any of them: keys of `REMEDIES`.
+    rows : tuple of int
+        The readings of the fit to look at, the most striking first. There may be more.
+    """
+
+    code: str
+    evidence: str
+    remedy: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.told("python")
+
+    def told(self, audience: Literal["python", "command"], tried: Collection[str] = ()) -> str:
+        """The evidence, and the remedies that have not been tried, in the words of an audience."""
+        wordings = [REMEDIES[name][audience == "command"] for name in self.remedy if name not in tried]
+        advice = ", or ".join(dict.fromkeys(wordings))
+        return f"{self.evidence} {advice[0].upper()}{advice[1:]}." if advice else self.evidence
+
+    def warn(self, stacklevel: int) -> None:
+        """Issue the warning that belongs to the code. It holds this finding as its argument."""
+        warnings.warn(WARNINGS[self.code](self), stacklevel=stacklevel + 1)
+
+
+@dataclass(frozen=True)
+class DiagnosisPolicy:
+    """When something is worth telling; benchmarks/stress.py has data where each is due and where it is not."""
+
+    tail: float = 5.0
+    """Skewness or kurtosis this many standard errors from the normal's is not noise."""
+    far: float = 3.0
+    """Standard deviations from which a clean reading is worth a look where the tails are heavy."""
+    fewest_residuals: int = 20
+    """Of fewer, skewness and kurtosis say nothing."""
+    most_residuals: int = 5000
+    """Standard errors are those of at most so many: among more, a departure too small to matter would show."""
+    too_many_flagged: float = 0.45
+    """Share of the readings that is suspect by itself."""
+    many_flagged: float = 0.1
+    """Share that is suspect where hardly any noise is left."""
+    noiseless: float = 1e-4
+    """Noise variance that is hardly any, in units of y's robust variance."""
+    cluster: float = 4.0
+    """Flagged readings beside one another this many standard errors more often than by chance are clusters."""
+    fewest_clustered: int = 5
+    """Of fewer flagged readings nothing can be said."""
+    most_rows: int = 100
+    """Readings that a finding names: model files hold them one by one."""
+
+
+POLICY = DiagnosisPolicy()
 
 
 def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -> bool:
@@ -40,36 +109,27 @@ def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -
 
 
 def findings(
-    residuals: Array, flagged: Mask, together: Mask, noise: float, bounded: list[str], n_rivals: int
+    residuals: Array, flagged: Mask, nearest_flagged: Mask, noise: float, bounded: list[str], n_rivals: int
 ) -> list[Finding]:
-    """From the clean readings' standardised residuals, whether each flagged one's nearest neighbour is flagged, and
-    the names of the parameters that sit on their lowest value.
+    """What there is to say against a sparse-bias fit.
+
+    `residuals` are standardised, and NaN for readings not taken for clean; `nearest_flagged` says of each flagged
+    reading whether its nearest neighbour is flagged; `bounded` names the parameters on their lowest value.
     """
-    found = [_heavy_tail(residuals), _overflagging(flagged, noise), _clusters(flagged, together)]
+    found = [_heavy_tail(residuals), _overflagging(flagged, noise), _clusters(flagged, nearest_flagged)]
     if bounded:
-        found.append(
-            Finding(
-                BoundWarning,
-                f"{' and '.join(bounded)} sits on the lowest value that the data allow: f may follow single readings. "
-                "Try another kernel, or fewer inputs.",
-            )
-        )
+        where = f"{' and '.join(bounded)} {'sits' if len(bounded) == 1 else 'sit'} on the lowest value that the data"
+        found.append(Finding("bound", f"{where} allow: f may follow single readings.", ("another kernel",)))
     if n_rivals:
-        found.append(
-            Finding(
-                AmbiguousOutliersWarning,
-                "Another set of outliers explains the readings almost as well. Look at outlier_probability_ and "
-                "collect more readings where it matters.",
-            )
-        )
+        text = "Another set of outliers explains the readings almost as well."
+        found.append(Finding("ambiguous", text, ("look at probabilities",)))
     return [finding for finding in found if finding is not None]
 
 
 def _shape(residuals: Array) -> tuple[float, float, int]:
     """Skewness, kurtosis, and how many residuals they rest on; of noise where there are too few to tell."""
-    # Among very many readings a departure too small to matter would show.
-    n = min(len(residuals), ENOUGH_TO_TELL)
-    if n < 20 or residuals.std() == 0.0:
+    n = min(len(residuals), POLICY.most_residuals)
+    if n < POLICY.fewest_residuals or residuals.std() == 0.0:
         return 0.0, 3.0, n
     centred = (residuals - residuals.mean()) / residuals.std()
     return float(np.mean(centred**3)), float(np.mean(centred**4)), n
@@ -81,39 +141,46 @@ def _departures(skewness: float, kurtosis: float, n: int) -> tuple[float, float]
 
 
 def _heavy_tail(residuals: Array) -> Finding | None:
-    skewness, kurtosis, n = _shape(residuals)
-    if max(_departures(skewness, kurtosis, n)) <= TAIL_SIGMAS:
+    clean = np.flatnonzero(~np.isnan(residuals))
+    skewness, kurtosis, n = _shape(residuals[clean])
+    if max(_departures(skewness, kurtosis, n)) <= POLICY.tail:
         return None
-    return Finding(
-        HeavyTailWarning,
+    farthest = clean[np.argsort(-np.abs(residuals[clean]), kind="stable")]
+    evidence = (
         f"The readings taken for clean do not look like noise (skewness {skewness:.1f} and kurtosis {kurtosis:.1f}, "
-        f"noise has 0 and 3; the farthest is {np.abs(residuals).max():.1f} standard deviations out). Outliers may hide "
-        "among them: compare with ConstantBiasGP, or try response='auto'.",
+        f"noise has 0 and 3; the farthest is {abs(residuals[farthest[0]]):.1f} standard deviations out). Outliers may "
+        "hide among them."
     )
+    beyond = farthest[np.abs(residuals[farthest]) > POLICY.far]
+    return Finding("heavy-tail", evidence, ("compare constant bias", "transform"), _first(beyond))
 
 
 def _overflagging(flagged: Mask, noise: float) -> Finding | None:
     share = float(np.mean(flagged))
-    if share <= TOO_MANY and (share <= MANY or noise > NOISELESS):
+    if share <= POLICY.too_many_flagged and (share <= POLICY.many_flagged or noise > POLICY.noiseless):
         return None
-    return Finding(
-        OverflaggingWarning,
-        f"{share:.0%} of the readings are flagged, and the noise left is {np.sqrt(noise):.2g} robust standard "
-        "deviations of y. Peaks of the signal may have been taken for outliers: try response='auto'.",
+    evidence = (
+        f"{share:.0%} of the readings are flagged, and the noise left is {np.sqrt(noise):.2g} of their robust standard "
+        "deviation. Peaks of the signal may have been taken for outliers."
     )
+    return Finding("overflagging", evidence, ("transform",))
 
 
 def _clusters(flagged: Mask, nearest_flagged: Mask) -> Finding | None:
     """Whether a flagged reading's nearest neighbour is flagged more often than by chance."""
-    n_out, n = int(flagged.sum()), len(flagged)
-    if n_out < CLUSTER_MIN:
+    rows, n = np.flatnonzero(flagged), len(flagged)
+    if len(rows) < POLICY.fewest_clustered:
         return None
     together = float(np.mean(nearest_flagged))
-    chance = (n_out - 1) / (n - 1)
-    if together <= chance + CLUSTER_SIGMAS * np.sqrt(chance * (1.0 - chance) / n_out):
+    chance = (len(rows) - 1) / (n - 1)
+    if together <= chance + POLICY.cluster * np.sqrt(chance * (1.0 - chance) / len(rows)):
         return None
-    return Finding(
-        ClusteredOutliersWarning,
-        f"{together:.0%} of the {n_out} flagged readings have a flagged one for nearest neighbour ({chance:.0%} by "
-        "chance): a fault that lasted, or a true feature of the signal. Look at them before you drop them.",
+    evidence = (
+        f"{together:.0%} of the {len(rows)} flagged readings have a flagged one for nearest neighbour ({chance:.0%} by "
+        "chance): a fault that lasted, or a true feature of the signal."
     )
+    return Finding("clustered", evidence, ("look at flagged",), _first(rows[nearest_flagged]))
+
+
+def _first(rows: NDArray[np.intp]) -> tuple[int, ...]:
+    return tuple(rows[: POLICY.most_rows].tolist())

@@ -117,8 +117,10 @@ def _finish(search: Search, state: State, max_iter: int, rng: np.random.Generato
     moments = average_over_labels(support, SWEEPS, BURN_IN, rng)
     # Of the readings that are reported as outliers, which the average over labels decides.
     flagged = moments.probability > 0.5
+    residuals = np.full(len(labels), np.nan)
+    residuals[labels == 0] = support.standardised_residuals()
     findings = diagnosis.findings(
-        support.standardised_residuals(),
+        residuals,
         flagged,
         support.nearest_flagged(flagged),
         float(support.clean_noise.min()),

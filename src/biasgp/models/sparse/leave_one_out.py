@@ -268,7 +268,7 @@ def _flagged_density(search: OddsSearch, labels: Labels) -> float:
 def _findings(search: OddsSearch, found: Odds, flagged: Mask) -> list[Finding]:
     """From all readings that are reported as outliers: also those that are too many for the search to drop."""
     assert search.around is not None
-    residuals = found.residual[~flagged] / np.sqrt(found.variance[~flagged])
+    residuals = np.where(flagged, np.nan, found.residual / np.sqrt(found.variance))
     together = flagged[search.around.nearest[flagged]]
     names = [*search.kernel.parameter_names, "the noise"]
     bounded = [name for name, low in zip(names, search.report.at_lower, strict=True) if low and "variance" not in name]
