@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 # SIGTERM last: Python has no handler of its own for it, so one shows from outside that both are ours.
 REQUESTS = (signal.SIGINT, signal.SIGTERM)
 """How a process is asked to end."""
 SELDOM = 100_000
 """Objects made between two looks for garbage."""
+received: list[int] = []
+"""The requests that a command has been sent; see `requests.py`."""
 
 
 def main() -> None:
@@ -27,6 +30,12 @@ def main() -> None:
         app()
     finally:
         gc.freeze()
+        if received:
+            # At once: on its way out Python puts the default handlers back, and a second request would be answered by
+            # them; and whatever an interrupted import made of the exception, this is the exit code.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            _end(received[-1], None)
 
 
 def _end(number: int, _: object) -> None:

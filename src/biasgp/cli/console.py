@@ -31,7 +31,7 @@ class PlainGroup(TyperGroup):
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """One line for whatever goes wrong inside."""
-    asked: Callable[[], bool] = bool
+    asked: Callable[[], int] = int
     try:
         with as_exceptions() as asked:
             yield
@@ -47,7 +47,7 @@ def plain_errors() -> Iterator[None]:
         # typer shows its own complaints about options; they have an exit code.
         if hasattr(error, "exit_code") or os.environ.get("BIASGP_DEBUG"):
             raise
-        _stop(*((STOPPED, INTERRUPTED) if asked() else _verdict(error)))
+        _stop(*((STOPPED, 128 + asked()) if asked() else _verdict(error)))
 
 
 def _verdict(error: Exception) -> tuple[str, int]:

@@ -10,32 +10,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
-from biasgp.cli import REQUESTS
+from biasgp.cli import REQUESTS, received
 
 AGAIN = 0.01
 """Seconds after which a request that was lost on the way is made again."""
 
 
 @contextmanager
-def as_exceptions() -> Iterator[Callable[[], bool]]:
-    """Inside, a request is a KeyboardInterrupt or a SystemExit; the function tells whether there was one.
+def as_exceptions() -> Iterator[Callable[[], int]]:
+    """Inside, a request is a KeyboardInterrupt or a SystemExit; the function tells which, or 0.
 
     Python drops an exception, and shows its traceback, where it finds nobody to give it to (in callbacks, as imports
     have many); then the request is made again. Compiled modules may turn one into an ImportError.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield int
         return
     requests: list[int] = []
+    repeats: list[threading.Timer] = []
 
     def ask(number: int, _: FrameType | None) -> None:
         requests.append(number)
+        received.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     def dropped(kind: type[BaseException] | None) -> bool:
         if not requests or kind is None or not issubclass(kind, KeyboardInterrupt | SystemExit):
             return False
-        threading.Timer(AGAIN, os.kill, (os.getpid(), requests[-1])).start()
+        repeats.append(threading.Timer(AGAIN, os.kill, (os.getpid(), requests[-1])))
+        repeats[-1].start()
         return True
 
     def unraisable(what: sys.UnraisableHookArgs) -> None:
@@ -54,8 +57,10 @@ def as_exceptions() -> Iterator[Callable[[], bool]]:
         signal.signal(number, ask)
     sys.unraisablehook, sys.excepthook = unraisable, printed
     try:
-        yield lambda: bool(requests)
+        yield lambda: requests[-1] if requests else 0
     finally:
+        for repeat in repeats:  # one that is heard by now need not be made again
+            repeat.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook, sys.excepthook = hooks
