@@ -19,9 +19,8 @@ from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.data.columns import Feature, Readings
 from biasgp.kernels import Matern32
-from biasgp.models import constant_bias, gaussian, random_bias, scale_mixture, student_t
+from biasgp.models import constant_bias, gaussian, random_bias, scale_mixture, sparse, student_t
 from biasgp.models.problem import Problem
-from biasgp.models.sparse import exact, leave_one_out
 from biasgp.models.strategy import NearestNeighbours
 
 N = 30
@@ -76,11 +75,11 @@ def test_random_bias(data):
 def test_sparse_bias(data, more):
     X, y, kernel, known = data
     y = y + more * np.isin(EVERYONE, [4, 22])
-    fit = exact.fit(Problem(X, y, kernel, known), 50, np.random.default_rng(0))
+    fit = sparse.fit(Problem(X, y, kernel, known), 50, np.random.default_rng(0))
     slab, labels = fit.slab, fit.labels
     assert labels[FAR] > 0 and np.abs(fit.probability - (labels > 0)).max() < 1e-3
     noise = fit.noise_variance + slab.added[labels]
-    Z = slab.indicators(labels)
+    Z = slab.loadings[labels]
     K = fit.kernel(X) + np.diag(noise) + slab.mean_variance * Z @ Z.T
     inside = (labels == 0) | (not slab.replaced)
     mean, variance = fit.posterior.leave_one_out()
@@ -137,7 +136,7 @@ def test_nearest_neighbours(data):
 @pytest.mark.filterwarnings("ignore::biasgp.UntrustworthyFitWarning")
 def test_nearest_neighbours_leave_out_what_was_dropped(data):
     X, y, kernel, known = data
-    fit = leave_one_out.fit(Problem(X, y, kernel, known), 50, np.random.default_rng(0), NearestNeighbours(N - 1))
+    fit = sparse.fit(Problem(X, y, kernel, known), 50, np.random.default_rng(0), NearestNeighbours(N - 1))
     mean, variance = fit.posterior.leave_one_out()
     dropped = fit.labels > 0
     assert dropped[FAR] and np.array_equal(np.isnan(mean), dropped) and np.array_equal(np.isnan(variance), dropped)

@@ -12,11 +12,10 @@ from biasgp.data import Scenario, simulate
 from biasgp.kernels import Exponential, Matern52, SquaredExponential
 from biasgp.models import gaussian
 from biasgp.models.problem import Problem
-from biasgp.models.sparse import average as module
-from biasgp.models.sparse.average import average_over_labels
-from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import LabelledLikelihood, Search
+from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
 
 SLAB = Slab((0.5,), 9.0)
 KERNELS = {"se": None, "matern": Matern52(ard=True), "exp": Exponential()}
@@ -42,8 +41,7 @@ def test_without_outliers_it_is_the_plain_gp(kernel, clean):
 
 def test_a_vanishing_share_of_outliers_is_the_plain_gp(monkeypatch, one_d):
     # Beta(1, ∞): no reading is an outlier, however far off it is.
-    for name in ("biasgp.models.sparse.labels.PRIOR_CLEAN", "biasgp.models.sparse.kinds.PRIOR_CLEAN"):
-        monkeypatch.setattr(name, 1e200)
+    monkeypatch.setitem(vars(PRIOR), "clean", 1e200)
     monkeypatch.setattr("biasgp.models.diagnosis.findings", lambda *_: [])
     plain, sparse = (Estimator().fit(one_d.X, one_d.y) for Estimator in (GaussianGP, SparseBiasGP))
     assert_array_equal(sparse.outlier_mask_, False)
@@ -69,7 +67,8 @@ def test_labels_of_no_outlier_have_the_plain_gps_likelihood_and_gradient(clean):
 def support_with_known_labels(data, slab):
     kernel = SquaredExponential(ard=True).bind(data.X)
     search = Search(Problem(data.X, data.y, kernel, np.zeros(len(data.y))))
-    return search, search.support(np.append(kernel.theta, np.log(0.1)), slab, data.is_outlier.astype(np.intp))
+    start = Candidate(np.append(kernel.theta, np.log(0.1)), slab, data.is_outlier.astype(np.intp))
+    return search, search.support(start)
 
 
 def plain_gp_without(data, search, noise=0.1):
@@ -83,13 +82,12 @@ def plain_gp_without(data, search, noise=0.1):
 
 @pytest.mark.parametrize(
     ("slab", "tolerance"),
-    [(Slab((1e9,), 9.0), 1e-6), (Slab((1.0,), 9.0, replaced=True), 1e-9)],
+    [(Slab((1e9,), 9.0), 1e-6), (Slab((1.0,), 9.0, replaced=True, means=(0.0,)), 1e-9)],
     ids=["a slab without bounds", "replaced"],
 )
-def test_outliers_that_tell_nothing_of_f_are_as_good_as_left_out(slab, tolerance, one_d, monkeypatch):
-    monkeypatch.setattr(module, "DOUBT", -1.0)
+def test_outliers_that_tell_nothing_of_f_are_as_good_as_left_out(slab, tolerance, one_d):
     search, support = support_with_known_labels(one_d, slab)
-    moments = average_over_labels(support, 2, 0, np.random.default_rng(0))
+    moments = LabelAverage(sweeps=2, burn_in=0, sampled_up_to=-1.0)(support, np.random.default_rng(0))
     alpha, K_inverse = plain_gp_without(one_d, search)
     assert_allclose(moments.alpha, alpha, atol=tolerance)
     assert_allclose(moments.precision, K_inverse, atol=tolerance)
@@ -98,7 +96,7 @@ def test_outliers_that_tell_nothing_of_f_are_as_good_as_left_out(slab, tolerance
 def test_a_slab_without_spread_corrects_every_outlier_by_the_same_bias(one_d):
     slab = Slab((1e-10,), 1e8)
     _, support = support_with_known_labels(one_d, slab)
-    moments = average_over_labels(support, 1, 0, np.random.default_rng(0))
+    moments = LabelAverage(sweeps=1, burn_in=0)(support, np.random.default_rng(0))
     bias = moments.bias[one_d.is_outlier]
     assert np.ptp(bias) < 1e-6
     # Generalised least squares for a common offset.
@@ -111,9 +109,8 @@ def test_known_noise_adds_to_the_noise_of_clean_readings(one_d):
     known = np.linspace(0.01, 0.5, len(one_d.y))
     kernel = SquaredExponential(ard=True).bind(one_d.X)
     nobody = np.zeros(len(known), dtype=np.intp)
-    support = Search(Problem(one_d.X, one_d.y, kernel, known)).support(
-        np.append(kernel.theta, np.log(0.2)), SLAB, nobody
-    )
+    start = Candidate(np.append(kernel.theta, np.log(0.2)), SLAB, nobody)
+    support = Search(Problem(one_d.X, one_d.y, kernel, known)).support(start)
     expected = Support(kernel(one_d.X), one_d.y, 0.2 + known, SLAB, nobody)
     assert_allclose(support.Q, expected.Q, atol=1e-12)
 

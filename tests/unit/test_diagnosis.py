@@ -174,7 +174,7 @@ def test_reasons_add_up():
 def state(labels, evidence):
     nowhere = np.zeros(1, dtype=bool)
     report = Report(np.zeros(1), 0.0, True, "", 1, 1, nowhere, nowhere)
-    return State(np.zeros(3), SLAB, np.asarray(labels, dtype=np.intp), evidence, report)
+    return State(np.zeros(3), SLAB, np.asarray(labels, dtype=np.intp), evidence=evidence, report=report)
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_a_search_cut_short_is_told():
 @pytest.mark.parametrize(
     ("target", "value", "category", "words"),
     [
-        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
-        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
-        ("biasgp.models.sparse.exact.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
+        ("biasgp.models.diagnosis.TAIL_SIGMAS", -10.0, HeavyTailWarning, "kurtosis"),
+        ("biasgp.models.diagnosis.TOO_MANY", 0.01, OverflaggingWarning, "are flagged"),
+        ("biasgp.models.sparse.search.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
     ],
     ids=["heavy tail", "overflagging", "ambiguous"],
 )

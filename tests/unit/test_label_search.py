@@ -14,16 +14,16 @@ from scipy.stats import multivariate_normal
 
 from biasgp.kernels import Matern32, Matern52, SquaredExponential
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.average import average_over_labels
-from biasgp.models.sparse.exact import _with_constant_shifts, fit
-from biasgp.models.sparse.kinds import LOWEST_VARIANCE, Slab, bic_penalty, first_slabs, replaced_slab, widened
-from biasgp.models.sparse.search import LabelledLikelihood, Search
+from biasgp.models.sparse import fit
+from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.kinds import PRIOR, Slab
+from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
 from biasgp.models.sparse.starts import ConstantBias, MoreNoise
 
 SLABS = {
     "one group": Slab((0.4,), 9.0),
     "two groups": Slab((0.4, 0.7), 9.0),
-    "replaced": Slab((2.0,), 9.0, replaced=True),
+    "replaced": Slab((2.0,), 9.0, replaced=True, means=(0.0,)),
 }
 every_slab = pytest.mark.parametrize("slab", SLABS.values(), ids=SLABS.keys())
 
@@ -84,14 +84,13 @@ def test_likelihood_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab)
 
 
 @pytest.mark.parametrize("slab", list(SLABS.values())[:2], ids=list(SLABS)[:2])
-def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab, monkeypatch):
-    monkeypatch.setattr("biasgp.models.sparse.average.DOUBT", -1.0)
+def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab):
     problem, noise = labelled(slab), 0.2
     K, Z = two_noise_levels(problem, slab, noise)
     K += slab.mean_variance * Z @ Z.T
     search = Search(Problem(*problem[:4]))
-    support = search.support(np.append(problem.kernel.theta, np.log(noise)), slab, problem.labels)
-    moments = average_over_labels(support, 3, 0, np.random.default_rng(0))
+    support = search.support(Candidate(np.append(problem.kernel.theta, np.log(noise)), slab, problem.labels))
+    moments = LabelAverage(sweeps=3, burn_in=0, sampled_up_to=-1.0)(support, np.random.default_rng(0))
     assert_allclose(moments.alpha, np.linalg.solve(K, problem.y), atol=1e-9)
     assert_allclose(moments.precision, np.linalg.inv(K), atol=1e-9)
 
@@ -99,31 +98,31 @@ def test_prediction_for_given_labels_is_that_of_a_gp_with_two_noise_levels(slab,
 def test_a_slab_is_widened_by_readings_that_join_it_far_from_the_others():
     slab, noise = Slab((0.5, 0.5), 9.0), np.full(6, 0.1)
     residual = np.array([0.0, 0.2, 2.0, 12.0, -3.0, -3.1])
-    wider = widened(slab, residual, noise, np.array([0, 0, 1, 1, 2, 2]))
+    wider = slab.widened(residual, noise, np.array([0, 0, 1, 1, 2, 2]))
     assert wider.variances == pytest.approx((25.0 - 0.1, 0.5))
-    assert widened(slab, residual, noise, np.array([0, 0, 0, 1, 2, 0])) == slab
+    assert slab.widened(residual, noise, np.array([0, 0, 0, 1, 2, 0])) == slab
     replaced = Slab((0.5,), 9.0, replaced=True)
-    assert widened(replaced, residual, noise, np.array([0, 0, 1, 1, 1, 1])) == replaced
+    assert replaced.widened(residual, noise, np.array([0, 0, 1, 1, 1, 1])) == replaced
 
 
 def test_slabs_to_start_from_take_each_side_apart_where_both_have_outliers():
     residual = np.array([0.0, 5.0, 5.2, -4.0, -4.2, 0.1])
     far = np.abs(residual) > 1
-    (one, labels), (two, sides) = first_slabs(residual, far, 0.01)
+    (one, labels), (two, sides) = ConstantBias().first_slabs(residual, far, 0.01)
     assert one.n_groups == 1
     assert_array_equal(labels, [0, 1, 1, 1, 1, 0])
     assert two.n_groups == 2
     assert_array_equal(sides, [0, 1, 1, 2, 2, 0])
-    assert len(first_slabs(np.abs(residual), far, 0.01)) == 1
+    assert len(ConstantBias().first_slabs(np.abs(residual), far, 0.01)) == 1
 
 
 def test_more_slab_parameters_cost_more():
     labels = np.array([0, 1, 1, 2, 0])
-    assert bic_penalty(SLABS["two groups"], labels) == pytest.approx(2 * bic_penalty(SLABS["one group"], labels))
-    assert bic_penalty(SLABS["replaced"], labels) == pytest.approx(bic_penalty(SLABS["two groups"], labels))
-    assert bic_penalty(SLABS["two groups"], 0 * labels) == 0.0
-    constant = Slab((LOWEST_VARIANCE * (1.0 + 1e-12), 0.5), 9.0)
-    assert bic_penalty(constant, labels) == pytest.approx(bic_penalty(SLABS["one group"], labels))
+    assert SLABS["two groups"].bic_penalty(labels) == pytest.approx(2 * SLABS["one group"].bic_penalty(labels))
+    assert SLABS["replaced"].bic_penalty(labels) == pytest.approx(SLABS["two groups"].bic_penalty(labels))
+    assert SLABS["two groups"].bic_penalty(0 * labels) == 0.0
+    constant = Slab((PRIOR.lowest_variance * (1.0 + 1e-12), 0.5), 9.0)
+    assert constant.bic_penalty(labels) == pytest.approx(SLABS["one group"].bic_penalty(labels))
 
 
 @pytest.mark.parametrize(("spread", "constant"), [(0.0, True), (2.0, False)])
@@ -134,18 +133,18 @@ def test_outliers_that_are_shifted_alike_have_no_variance_of_their_own(rng, spre
     y[out] += 4.0 + spread * rng.standard_normal(out.sum())
     search = Search(Problem(X, y, SquaredExponential(length_scale=1.5).bind(X), np.zeros(120)))
     slab, labels = Slab((0.05 + spread**2,), 9.0), out.astype(np.intp)
-    x, slab, _ = search.refit(np.append(search.kernel.theta, np.log(0.09)), slab, labels, 50)
-    simpler = _with_constant_shifts(search, x, slab, labels)
-    assert (simpler.variances[0] <= 1.001 * LOWEST_VARIANCE) == constant
-    assert (simpler == slab) == (not constant)
+    fitted, _ = search.refit(Candidate(np.append(search.kernel.theta, np.log(0.09)), slab, labels), 50)
+    simpler = search.with_constant_shifts(fitted).slab
+    assert (simpler.variances[0] <= 1.001 * PRIOR.lowest_variance) == constant
+    assert (simpler == fitted.slab) == (not constant)
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_replaced_readings_of_any_number_have_a_density(n):
-    slab = replaced_slab(np.full(n, 2.0), 9.0)
+    slab = Slab.of_replaced(np.full(n, 2.0), 9.0)
     assert slab.replaced
     assert slab.variances[0] > 0
-    assert slab.center == (2.0 if n else 0.0)
+    assert slab.means == (2.0 if n else 0.0,)
 
 
 def test_the_fit_is_the_best_that_any_search_came_to(one_d):
@@ -165,7 +164,7 @@ def test_noise_that_was_lost_is_found_again(one_d):
     at_lower = found.report.at_lower.copy()
     at_lower[p - 1] = True
     x = np.append(found.x[:-1], lowest)
-    evidence = search.evidence_at(x, found.slab, found.labels)
+    evidence = search.evidence_at(Candidate(x, found.slab, found.labels))
     assert evidence < found.evidence - 5.0
     lost = replace(found, x=x, evidence=evidence, report=replace(found.report, at_lower=at_lower))
     again = MoreNoise()(search, lost)

@@ -15,9 +15,9 @@ from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, TimeL
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.vecchia_posterior import POLICY, VecchiaPosterior
 from biasgp.kernels import Exponential, Matern32, SquaredExponential
+from biasgp.models import sparse
 from biasgp.models.problem import Problem
-from biasgp.models.sparse import leave_one_out
-from biasgp.models.sparse.kinds import Kinds
+from biasgp.models.sparse.kinds import Group, Slab
 from biasgp.models.sparse.leave_one_out import Odds
 from biasgp.models.strategy import EXACT_UP_TO, NearestNeighbours, patches
 
@@ -166,7 +166,7 @@ def test_other_kinds_of_outlier(kind):
     far = z + 4.0 * rng.choice([-1.0, 1.0], n) if kind == "both sides" else 5.0 + 0.01 * rng.standard_normal(n)
     y = np.where(out, far, z)
     kernel = SquaredExponential().bind(X)
-    found = leave_one_out.fit(Problem(X, y, kernel, np.zeros(n)), 20, np.random.default_rng(0), NearestNeighbours(8))
+    found = sparse.fit(Problem(X, y, kernel, np.zeros(n)), 20, np.random.default_rng(0), NearestNeighbours(8))
     assert ((found.probability > 0.5) == out).mean() > 0.98
 
 
@@ -216,7 +216,7 @@ def test_a_joint_covariance_rests_on_no_more_readings_than_it_may(monkeypatch):
 def test_the_majority_is_never_flagged():
     # Odds that differ where the chances no longer do.
     log_odds = np.linspace(1.0, 900.0, 10)
-    odds = Odds(np.zeros(10), np.ones(10), np.tile([0.0, 1.0], (10, 1)), log_odds, np.zeros(10))
+    odds = Odds(np.zeros(10), np.zeros(10), np.ones(10), np.column_stack([np.zeros(10), log_odds]))
     assert odds.flagged.tolist() == [False] * 5 + [True] * 5
 
 
@@ -237,8 +237,8 @@ def test_a_majority_that_is_reported_is_doubted(monkeypatch):
     """However it comes about: the flags that the search works with are never the majority, those reported may be."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(40, 1))
-    everyone = Odds(np.ones(40), np.ones(40), np.tile([0.1, 0.9], (40, 1)), np.full(40, 2.0), np.zeros(40))
-    monkeypatch.setattr(leave_one_out, "odds", lambda *args: everyone)
+    everyone = Odds(np.ones(40), np.ones(40), np.ones(40), np.log(np.tile([0.1, 0.9], (40, 1))))
+    monkeypatch.setattr(Odds, "of", lambda *args: everyone)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         model = SparseBiasGP(Matern32(), approximation="vecchia").fit(X, wave(np.tile(X, 2)))
@@ -250,14 +250,14 @@ def test_a_majority_that_is_reported_is_doubted(monkeypatch):
 def test_kinds_of_outlier_by_expectation_maximisation(replaced):
     rng = np.random.default_rng(0)
     y = np.concatenate([0.1 * rng.standard_normal(900), 4.0 + 0.5 * rng.standard_normal(100)])
-    kinds = Kinds(np.array([0.2]), np.array([3.0]), np.array([1.0]), replaced)
+    slab = Slab.of_groups([Group(0.2, 3.0, 1.0)], replaced)
     for _ in range(20):
-        found = leave_one_out.odds(y, np.zeros(1000), np.zeros(1000), np.full(1000, 0.01), kinds)
-        kinds = leave_one_out.updated(kinds, found, y)
-    assert kinds.shares[0] == pytest.approx(0.1, abs=0.01)
-    assert kinds.means[0] == pytest.approx(4.0, abs=0.2)
-    assert kinds.variances[0] == pytest.approx(0.25, rel=0.4)
-    bias, variance = leave_one_out.moments(found, kinds)
+        found = Odds.of(y, np.zeros(1000), np.full(1000, 0.01), slab)
+        slab = found.updated(slab)
+    assert slab.shares[0] == pytest.approx(0.1, abs=0.01)
+    assert slab.means[0] == pytest.approx(4.0, abs=0.2)
+    assert slab.variances[0] == pytest.approx(0.25, rel=0.4)
+    bias, variance = found.moments_of_bias(slab)
     np.testing.assert_allclose(bias[900:], y[900:], atol=0.2)
     assert np.abs(bias[:900]).max() < 0.1
     assert (variance >= 0.0).all()

@@ -10,15 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal, norm
 
-from biasgp.models.sparse import average as module
-from biasgp.models.sparse.average import average_over_labels
-from biasgp.models.sparse.kinds import PRIOR_CLEAN, PRIOR_OUTLIERS, Slab
+from biasgp.models.sparse.average import LabelAverage, _Average
+from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.labels import Support, log_evidence
 
 SLABS = {
     "one group": Slab((0.3,), 9.0),
     "two groups": Slab((0.3, 0.5), 9.0),
-    "replaced": Slab((2.0,), 9.0, replaced=True, center=1.0),
+    "replaced": Slab((2.0,), 9.0, replaced=True, means=(1.0,)),
 }
 every_slab = pytest.mark.parametrize("slab", SLABS.values(), ids=SLABS.keys())
 
@@ -55,14 +54,14 @@ class Problem:
         n, out = len(labels), labels > 0
         K = self.C + np.diag(self.noise)
         if slab.replaced:
-            value = norm.logpdf(self.y[out], slab.center, np.sqrt(slab.variances[0])).sum()
+            value = norm.logpdf(self.y[out], slab.means[0], np.sqrt(slab.variances[0])).sum()
             if not out.all():
                 value += multivariate_normal.logpdf(self.y[~out], cov=K[np.ix_(~out, ~out)])
         else:
             value = multivariate_normal.logpdf(self.y, cov=K + self.covariance_of_bias(slab, labels))
         counts = np.bincount(labels, minlength=slab.n_groups + 1)[1:]
         n_out = out.sum()
-        value += betaln(n_out + PRIOR_OUTLIERS, n - n_out + PRIOR_CLEAN) - betaln(PRIOR_OUTLIERS, PRIOR_CLEAN)
+        value += betaln(n_out + PRIOR.outliers, n - n_out + PRIOR.clean) - betaln(PRIOR.outliers, PRIOR.clean)
         return value + gammaln(counts + 1).sum() + gammaln(slab.n_groups) - gammaln(n_out + slab.n_groups)
 
     def every_labels(self, slab):
@@ -204,11 +203,10 @@ def sampled(problem, moments, X_new):
 
 
 @every_slab
-def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, monkeypatch):
-    monkeypatch.setattr(module, "DOUBT", np.inf)
-    monkeypatch.setattr(module, "SETTLED", np.inf)
+def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab):
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
-    moments = average_over_labels(problem.support(slab), 9000, 100, np.random.default_rng(0))
+    every_label = LabelAverage(sweeps=9000, burn_in=100, sampled_up_to=np.inf, settled_from=np.inf)
+    moments = every_label(problem.support(slab), np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)
     # Something must be in doubt for the average to say anything.
     assert np.any((exact[0] > 0.1) & (exact[0] < 0.9))
@@ -238,7 +236,7 @@ def test_labels_in_doubt_between_two_of_three_are_averaged_over():
         if weights[1] > weights[0]:
             break
     assert abs(weights[1] - weights[0]) < 1.0
-    moments = average_over_labels(support, 2000, 50, np.random.default_rng(0))
+    moments = LabelAverage(sweeps=2000, burn_in=50)(support, np.random.default_rng(0))
     chance = moments.probability[20]
     assert 0.2 < chance < 0.8
     assert moments.bias[20] == pytest.approx(4.0 * chance, abs=0.4)
@@ -249,7 +247,7 @@ def test_readings_in_doubt_know_of_the_settled_ones_all_that_matters(slab):
     problem, rng = Problem(24), np.random.default_rng(1)
     labels = np.where(rng.uniform(size=24) < 0.4, rng.integers(1, slab.n_groups + 1, 24), 0)
     rows = np.array([2, 3, 7, 11, 12, 20])
-    average = module._Average(problem.support(slab, labels), rows, 1)
+    average = _Average(problem.support(slab, labels), rows, 1)
     for i, label in enumerate(rng.integers(0, slab.n_groups + 1, len(rows))):
         average.part.move(i, int(label))
         labels[rows[i]] = label
@@ -274,16 +272,15 @@ def test_labels_that_are_certain_are_kept(slab):
     support = problem.support(slab)
     support.climb(100)
     before = support.labels.copy()
-    moments = average_over_labels(support, 20, 2, np.random.default_rng(0))
+    moments = LabelAverage(sweeps=20, burn_in=2)(support, np.random.default_rng(0))
     certain = np.abs(moments.probability - 0.5) > 0.499
     assert certain.any()
     assert_array_equal(moments.probability[certain] > 0.5, before[certain] > 0)
 
 
 def test_the_same_seed_gives_the_same_average():
-    runs = [
-        average_over_labels(Problem(12).support(SLABS["one group"]), 20, 2, np.random.default_rng(7)) for _ in range(2)
-    ]
+    average = LabelAverage(sweeps=20, burn_in=2)
+    runs = [average(Problem(12).support(SLABS["one group"]), np.random.default_rng(7)) for _ in range(2)]
     assert_array_equal(runs[0].precision, runs[1].precision)
     assert_array_equal(runs[0].bias, runs[1].bias)
 
@@ -294,7 +291,7 @@ def test_labels_that_go_and_come_back_leave_the_evidence_finite(replaced):
     problem = Problem(12)
     problem.C = 1e11 * correlation(1e-3 * problem.X, 1e-3 * problem.X)
     problem.noise = np.full(12, 1e-6)
-    slab = Slab((4.0,), 9.0, replaced=replaced)
+    slab = Slab((4.0,), 9.0, replaced=replaced, means=(0.0,))
     support = problem.support(slab)
     for i in (0, 3, 7):
         support.move(i, 1)

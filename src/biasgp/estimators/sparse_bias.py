@@ -14,7 +14,7 @@ from biasgp.estimators.base import BaseGP
 from biasgp.estimators.validation import check_query, check_readings
 from biasgp.models import sparse
 from biasgp.models.problem import FitResult, Problem
-from biasgp.models.sparse.kinds import Kinds
+from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
 
 
@@ -140,5 +140,5 @@ class SparseBiasGP(BaseGP):
         array, readings = check_query(self, X), check_readings(y, X)
         z = self._scaling.forward(readings)
         mean, variance = self._latent(array, include_noise=True)
-        joint = Kinds.of(self.groups_, self.replaced_).log_joint(z, mean, variance)
+        joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
         return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))

@@ -9,8 +9,8 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.inputs import neighbouring_rows
 from biasgp.kernels import Kernel
+from biasgp.models import sparse
 from biasgp.models.problem import Problem
-from biasgp.models.sparse import exact
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson, is_constant
 
 RESPONSES = ("identity", "log", "yeo-johnson", "auto")
@@ -52,6 +52,7 @@ def _score(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, tran
     bound = kernel.bind(X, names, scaling.scale**2)
     response = ScaledResponse(y, scaling)
     problem = Problem(X, response.z, bound, np.zeros(len(y)))
-    fit = exact.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), second_look=False)
+    recipe = sparse.Recipe(second_look=None)
+    fit = sparse.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=recipe)
     flagged = float(np.mean(fit.labels > 0))
     return (fit.leave_one_out + response.log_jacobian) / len(y) - PRICE_OF_FLAGS * flagged

@@ -1,19 +1,112 @@
-"""Sparse bias: which readings are outliers, of what kinds, and what the others say of f."""
+"""Sparse bias: most biases are exactly zero, the others come from a slab N(m, τ²). This joins the paper's two models.
+
+The label of a reading is 0 where δᵢ = 0, and otherwise the group whose N(m, τ²) its δᵢ comes from. Given the labels
+this is a plain GP with several noise levels and means. The recipe: a search for the labels on some of the readings,
+then on all of them (`starts`, `search`); then a short Gibbs run over the labels that stay in doubt (`average`). Without
+all of K⁻¹ the same on few readings, then labels from leave-one-out odds (`leave_one_out`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy.special import logsumexp
 
+from biasgp.covariance.posterior import AveragedPosterior
+from biasgp.covariance.threads import blas_threads_for
+from biasgp.models import diagnosis
 from biasgp.models.problem import Problem
-from biasgp.models.sparse import exact, leave_one_out
-from biasgp.models.sparse.exact import SparseBiasFit
-from biasgp.models.strategy import Strategy
+from biasgp.models.sparse import leave_one_out
+from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.kinds import PRIOR, Group
+from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound
+from biasgp.models.sparse.starts import RECIPE, Recipe
+from biasgp.models.strategy import EXACT, Strategy, stages
+from biasgp.watch import stage
 
-__all__ = ["SparseBiasFit", "fit"]
+__all__ = ["Recipe", "SparseBiasFit", "fit"]
 
 
-def fit(problem: Problem, max_iter: int, rng: np.random.Generator, strategy: Strategy) -> SparseBiasFit:
-    """With all of K⁻¹ at hand labels are searched and averaged over; without it they come from leave-one-out odds."""
-    if strategy.exact:
-        return exact.fit(problem, max_iter, rng)
-    return leave_one_out.fit(problem, max_iter, rng, strategy)
+def fit(
+    problem: Problem, max_iter: int, rng: np.random.Generator, strategy: Strategy = EXACT, recipe: Recipe = RECIPE
+) -> SparseBiasFit:
+    """The whole recipe. Readings beyond the fence are moved to it for the fit; their biases are not."""
+    excess = problem.y - np.clip(problem.y, -recipe.fence, recipe.fence)
+    problem = problem.clipped(recipe.fence)
+    if not strategy.exact:
+        stage("few readings")
+        rows = strategy.first_rows(problem)
+        few = fit(problem[rows], max_iter, rng, recipe=recipe)
+        found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
+        return replace(found, bias=found.bias + excess)
+    rows, *more = stages(problem.X, problem.y)
+    search = Search(problem[rows])
+    with blas_threads_for(len(rows)):
+        state = recipe.begin(search)
+        for start in recipe.on_few:
+            state = start(search, state)
+    for wider in more:
+        few_search, few_labels, known_rows = search, state.labels, np.searchsorted(wider, rows)
+        search, rows = Search(problem[wider]), wider
+        with blas_threads_for(len(rows)):
+            state = recipe.add_readings(search, few_search, known_rows)
+            if np.mean(state.labels[known_rows] != few_labels) > recipe.add_readings.different:
+                state = recipe.where_labels_moved(search, state, known_rows)
+    with blas_threads_for(len(problem)):
+        state = recipe.complete(search, state)
+        if more and recipe.second_look and search.looks_non_gaussian(state, recipe.second_look):
+            # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
+            again = recipe.complete(search, recipe.begin(search))
+            state = again if again.evidence > state.evidence else state
+        found = _finish(search, state, max_iter, recipe.average, rng)
+    return replace(found, bias=found.bias + excess)
+
+
+def _finish(
+    search: Search, state: State, max_iter: int, average: LabelAverage, rng: np.random.Generator
+) -> SparseBiasFit:
+    """Converge the parameters, settle the labels once more, and average over those in doubt."""
+    at, report = search.refit(state, max_iter, earlier=state.report if state.settled else None)
+    at = search.with_constant_shifts(at)
+    x, slab = at.x, at.slab
+    support = search.support(state if np.array_equal(x, state.x) and slab == state.slab else at)
+    support.climb()
+    labels = support.labels.copy()
+    evidence = search.record("final", support)
+    means, covariance = support.posterior_of_means()
+    variances = slab.variances + covariance.diagonal()
+    if slab.replaced:
+        means, variances = np.array(slab.means), np.array(slab.variances)
+    shares = PRIOR.shares(slab.counts(labels), len(labels))[1:]
+    log_density = logsumexp(support.log_weights(), axis=1)
+    moments = average(support, rng)
+    # The readings that are reported as outliers: by the average over labels.
+    flagged = moments.probability > 0.5
+    residuals = np.full(len(labels), np.nan)
+    residuals[labels == 0] = support.standardised_residuals()
+    findings = diagnosis.findings(
+        residuals,
+        flagged,
+        support.nearest_flagged(flagged),
+        float(support.clean_noise.min()),
+        at_lower_bound(search.kernel, report),
+        search.n_rivals(State(x, slab, labels, evidence=evidence, report=report)),
+    )
+    kernel = search.kernel.with_theta(x[:-1])
+    return SparseBiasFit(
+        kernel=kernel,
+        noise_variance=float(np.exp(x[-1])),
+        posterior=AveragedPosterior(kernel, search.X, moments.alpha, moments.precision),
+        report=report,
+        labels=labels,
+        probability=moments.probability,
+        bias=moments.bias,
+        bias_variance=moments.bias_variance,
+        groups=tuple(Group(*each) for each in np.column_stack([shares, means, variances]).tolist()),
+        slab=slab,
+        log_evidence=evidence,
+        leave_one_out=float(log_density.sum()),
+        trace=tuple(search.trace),
+        findings=tuple(findings),
+    )

@@ -11,17 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from biasgp._typing import Array
 from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
-
-DOUBT = 7.0
-"""Labels whose log odds are larger are not sampled: they would change once in a thousand sweeps."""
-AHEAD = 32
-"""Readings whose odds are computed at once: about as dear as those of one."""
-SETTLED = 9.0
-"""Labels whose log odds are larger are left out of the run: whatever the others do, they would not come into doubt."""
 
 
 @dataclass(frozen=True)
@@ -39,53 +33,63 @@ class Moments:
     bias_variance: Array
 
 
-def average_over_labels(support: Support, sweeps: int, burn_in: int, rng: np.random.Generator) -> Moments:
+@dataclass(frozen=True)
+class LabelAverage:
     """Gibbs sampling of the labels that are in doubt; probabilities are averages of exact conditional odds."""
-    weights = support.log_weights()
-    probability, doubt = _chance_of_bias(weights), _doubt(weights)
-    # There is always one at least: the least certain.
-    rows = np.flatnonzero(doubt <= max(SETTLED, float(doubt.min())))
-    average = _Average(support, rows, sweeps)
-    probability[rows] = _sample(average, sweeps, burn_in, rng)
-    return average.moments(probability)
 
+    sweeps: int = 30
+    burn_in: int = 5
+    sampled_up_to: float = 7.0
+    """Log odds. A more certain label is not drawn in a sweep: it would change once in a thousand."""
+    settled_from: float = 9.0
+    """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
+    ahead: int = 32
+    """Readings whose odds are computed at once, at about the cost of one."""
 
-def _sample(average: _Average, sweeps: int, burn_in: int, rng: np.random.Generator) -> Array:
-    """Fill the average; returns the chance that each reading of the part has a bias."""
-    part = average.part
-    weights, probability = part.log_weights(), np.zeros(len(part.y))
-    for sweep in range(burn_in + sweeps):
-        doubt = _doubt(weights)
-        doubtful = np.flatnonzero(doubt < DOUBT)
-        # In the order of their doubt first, so that neither the order of the rows nor the sign of y matters.
-        moved = _sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), weights, rng)
-        weights = part.log_weights() if moved else weights
-        if sweep >= burn_in:
-            average.add()
-            probability += _chance_of_bias(weights)
-    return probability / sweeps
+    def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
+        weights = support.log_weights()
+        probability, doubt = _probability_of_bias(weights), _log_odds(weights)
+        # At least one: the least certain.
+        rows = np.flatnonzero(doubt <= max(self.settled_from, float(doubt.min())))
+        average = _Average(support, rows, self.sweeps)
+        probability[rows] = self._sample(average, rng)
+        return average.moments(probability)
 
+    def _sample(self, average: _Average, rng: np.random.Generator) -> Array:
+        """Fill the average; returns the probability that each reading of the part has a bias."""
+        part = average.part
+        weights, probability = part.log_weights(), np.zeros(len(part.y))
+        for sweep in range(self.burn_in + self.sweeps):
+            doubt = _log_odds(weights)
+            doubtful = np.flatnonzero(doubt < self.sampled_up_to)
+            # Sorted by their odds first, so that neither the order of the rows nor the sign of y matters.
+            moved = self._sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), weights, rng)
+            weights = part.log_weights() if moved else weights
+            if sweep >= self.burn_in:
+                average.add()
+                probability += _probability_of_bias(weights)
+        return probability / self.sweeps
 
-def _sweep(part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
-    """Draw the label of one reading after another given all the others; returns how many changed.
+    def _sweep(self, part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
+        """Draw the label of one reading after another given all the others; returns how many changed.
 
-    `weights` are the log weights of all readings as they are at first.
-    """
-    gumbel_noise = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
-    at = moves = 0
-    while at < len(order):
-        # What is drawn for the next readings holds until one of them changes.
-        ahead = order[at : at + AHEAD] if moves else order
-        ahead_weights = part.log_weights(ahead) if moves else weights[order]
-        drawn = (ahead_weights + gumbel_noise[at : at + len(ahead)]).argmax(axis=1)
-        changed = np.flatnonzero(drawn != part.labels[ahead])
-        if len(changed):
-            first = int(changed[0])
-            part.move(int(ahead[first]), int(drawn[first]))
-            at, moves = at + first + 1, moves + 1
-        else:
-            at += len(ahead)
-    return moves
+        `weights` are the log weights of all readings before the sweep.
+        """
+        gumbel_noise = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
+        at = moves = 0
+        while at < len(order):
+            # What is drawn for the next readings holds until one of them changes.
+            ahead = order[at : at + self.ahead] if moves else order
+            ahead_weights = part.log_weights(ahead) if moves else weights[order]
+            drawn = (ahead_weights + gumbel_noise[at : at + len(ahead)]).argmax(axis=1)
+            changed = np.flatnonzero(drawn != part.labels[ahead])
+            if len(changed):
+                first = int(changed[0])
+                part.move(int(ahead[first]), int(drawn[first]))
+                at, moves = at + first + 1, moves + 1
+            else:
+                at += len(ahead)
+        return moves
 
 
 class _Average:
@@ -104,7 +108,7 @@ class _Average:
         self.Qy = whole.Qy - self.E @ whole.Qy[rows]
         self.U = whole.U - self.E @ whole.U[rows]
         self.diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
-        self.settled = whole.labels.copy()
+        self.labels = whole.labels.copy()
         n_means = self.U.shape[1]
         self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
         self.covariances = np.zeros((n_means, n_means))
@@ -124,44 +128,35 @@ class _Average:
                 kept[n] = kept[n - 1]
         else:
             self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
-            biases = self._replaced if part.slab.replaced else self._shifted
-            self.biases[n], self.variances[n] = biases(self.alphas[n], means, covariance)
+            self.labels[self.rows] = part.labels
+            self.biases[n], self.variances[n] = 0.0, 0.0
+            out = np.flatnonzero(self.labels)
+            biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
+            self.biases[n, out], self.variances[n, out] = biases
         self.latest = part.labels.copy()
         self.n += 1
 
-    def _labels(self) -> Labels:
-        labels = self.settled.copy()
-        labels[self.rows] = self.part.labels
-        return labels
-
-    def _replaced(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
-        """A replaced reading's bias is how far it lies from what the readings in the GP say of f there, and noise."""
-        whole, out = self.whole, np.flatnonzero(self._labels())
-        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
-        cross = whole.C[out]
+    def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:
+        """The bias of a replaced reading is its distance from f given the readings in the GP, and noise."""
+        whole, cross = self.whole, self.whole.C[out]
         seen = cross @ self.E
         explained = np.einsum("ij,ij->i", cross @ whole.Q, cross)
         explained += np.einsum("ij,ij->i", seen @ (self.part.Q - self.block), seen)
-        bias[out] = whole.y[out] - cross @ alpha
-        variance[out] = np.maximum(whole.C.diagonal()[out] - explained, 0.0) + whole.clean_noise[out]
-        return bias, variance
+        variance = np.maximum(whole.C.diagonal()[out] - explained, 0.0) + whole.clean_noise[out]
+        return whole.y[out] - cross @ self.alphas[self.n], variance
 
-    def _shifted(self, alpha: Array, means: Array, covariance: Array) -> tuple[Array, Array]:
+    def _shifted(self, out: NDArray[np.intp], means: Array, covariance: Array) -> tuple[Array, Array]:
         """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
-        part, labels = self.part, self._labels()
-        Z = part.slab.indicators(labels)
-        out, own = labels > 0, labels[labels > 0] - 1
-        bias, variance = np.zeros(len(alpha)), np.zeros(len(alpha))
-        V, extra = part.slab.mean_variance, part.added[labels][out]
+        part, labels = self.part, self.labels
+        own, V, extra = labels[out] - 1, part.slab.mean_variance, part.added[labels[out]]
         U, E = self.U + self.E @ part.U, self.E[out]
-        A = Z.T @ U
+        A = part.loadings[labels].T @ U
         PZ = (U - U @ covariance @ A)[out, own]
         ZPZ = (A - A @ covariance @ A).diagonal()[own]
         precision = self.diagonal[out] + np.einsum("ij,ij->i", E @ part.Q, E)
         precision -= np.einsum("ij,ij->i", U[out] @ covariance, U[out])
-        bias[out] = means[own] + extra * alpha[out]
-        variance[out] = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
-        return bias, np.maximum(variance, 0.0)
+        variance = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
+        return means[own] + extra * self.alphas[self.n, out], np.maximum(variance, 0.0)
 
     def moments(self, probability: Array) -> Moments:
         """The average."""
@@ -180,13 +175,11 @@ class _Average:
         )
 
 
-def _doubt(weights: Array) -> Array:
-    """Log odds of each reading's likeliest label against the next."""
-    likeliest = np.sort(weights, axis=1)
-    return np.asarray(likeliest[:, -1] - likeliest[:, -2])
+def _log_odds(weights: Array) -> Array:
+    """Of each reading's most probable label against the next."""
+    ordered = np.sort(weights, axis=1)
+    return np.asarray(ordered[:, -1] - ordered[:, -2])
 
 
-def _chance_of_bias(weights: Array) -> Array:
-    top = weights.max(axis=1, keepdims=True)
-    relative = np.exp(weights - top)
-    return np.asarray(1.0 - relative[:, 0] / relative.sum(axis=1))
+def _probability_of_bias(weights: Array) -> Array:
+    return np.asarray(1.0 - softmax(weights, axis=1)[:, 0])

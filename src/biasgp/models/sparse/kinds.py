@@ -1,30 +1,21 @@
-"""What an outlier is: the kinds of bias that readings may have, what each costs, and what the readings tell of them.
+"""What an outlier is: the kinds of bias that readings may have, and what the labels of readings cost.
 
-A reading of group g is shifted by N(m_g, τ_g²). While labels are searched the group means m_g ~ N(0, V) are integrated
-out (`Slab`); once they are found, shares and means have values (`Kinds`). Or the readings were replaced: their values
-are draws from N(center, variance) whatever f is.
+A reading of group g is shifted by N(m_g, τ_g²); or it was replaced, and its value comes from N(m, τ²) whatever f is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln, gammaln
 
-from biasgp._typing import Array, Mask
+from biasgp._typing import Array
 
 Labels = NDArray[np.intp]
 """The group of each reading, from 1; 0 for a clean one."""
-
-PRIOR_OUTLIERS, PRIOR_CLEAN = 1.0, 9.0
-"""The share of outliers is Beta(1, 9) before the data: a tenth, give or take a tenth."""
-MEAN_STD = 3.0
-"""Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are."""
-LOWEST_VARIANCE = 1e-4
-"""Of a group: its readings are as good as shifted by the same. In units of y's robust variance."""
-MINORITY = 0.2
-"""Outliers start as two groups, above and below, where at least this share of them is on either side."""
 
 
 def log_normal(residual: Array, variance: Array | float) -> Array:
@@ -33,39 +24,39 @@ def log_normal(residual: Array, variance: Array | float) -> Array:
 
 
 @dataclass(frozen=True)
-class Slab:
-    """The biases of the readings that have one: a variance for each group, and the prior variance V of their means.
+class SlabPrior:
+    """What is assumed of outliers before the data. Variances are in units of y's robust variance."""
 
-    With `replaced`, there is one group: its readings are draws from N(center, variance) whatever f is.
-    """
+    outliers: float = 1.0
+    clean: float = 9.0
+    """The share of outliers is Beta(outliers, clean): 0.1 with a standard deviation of 0.09."""
+    max_share: float = 0.5
+    """A search never starts from more flagged readings than this share: the majority defines the signal."""
+    lowest_variance: float = 1e-4
+    """Of the biases of a group: below it they are equal for all practical purposes."""
+    highest_variance: float = 1e6
+    """The square of the fence (see `Recipe`): no bias is larger."""
+    rounding: float = 1e-3
+    """Relative distance from the lowest variance at which a fitted variance counts as the lowest."""
 
-    variances: tuple[float, ...]
-    mean_variance: float
-    replaced: bool = False
-    center: float = 0.0
+    def shares(self, counts: Array, n: int) -> Array:
+        """Posterior mean of the shares of clean readings and of each group, given the number of each group among n.
 
-    @property
-    def n_groups(self) -> int:
-        return len(self.variances)
+        It is also the probability of each label for another reading.
+        """
+        n_out, n_groups = counts.sum(axis=-1, keepdims=True), counts.shape[-1]
+        total = n + self.outliers + self.clean
+        groups = (n_out + self.outliers) / total * (counts + 1.0) / (n_out + n_groups)
+        return np.concatenate([(n - n_out + self.clean) / total, groups], axis=-1)
 
-    @property
-    def added(self) -> Array:
-        """What each label adds to the noise of a reading in the GP."""
-        return np.array([0.0, *([0.0] if self.replaced else self.variances)])
+    def log_labels(self, counts: Array, n: int) -> float:
+        """log p(labels of n readings), with the share of outliers and that of each group among them integrated out."""
+        n_out, n_groups = counts.sum(), len(counts)
+        value = betaln(n_out + self.outliers, n - n_out + self.clean) - betaln(self.outliers, self.clean)
+        return float(value + gammaln(counts + 1.0).sum() + gammaln(n_groups) - gammaln(n_out + n_groups))
 
-    def indicators(self, labels: Labels) -> Array:
-        """N×G: which group of shifted readings each belongs to. Replaced readings have no common bias."""
-        groups = np.arange(1, 1 if self.replaced else self.n_groups + 1)
-        return np.asarray(labels[:, None] == groups, dtype=float)
 
-    def means_given(self, A: Array, b: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the group means given A = ZᵀQZ and b = ZᵀQy."""
-        covariance = np.asarray(np.linalg.inv(A + np.eye(len(b)) / self.mean_variance))
-        return covariance @ b, covariance
-
-    def log_density(self, y: Array) -> Array:
-        """Of replaced readings' values."""
-        return log_normal(y - self.center, self.variances[0])
+PRIOR = SlabPrior()
 
 
 @dataclass(frozen=True)
@@ -78,89 +69,102 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Kinds:
-    """The kinds of outlier there are: shares of all readings, means and variances of the bias (of the value, if
-    replaced), an entry for each group.
+class Slab:
+    """The kinds of outlier: the bias of a reading of group g comes from N(m_g, variances[g]).
+
+    During the search for labels m_g ~ N(0, mean_variance) and the shares are integrated out; `means` and `shares` are
+    for predictions. With `replaced` there is one group, whose values come from N(means[0], variances[0]).
     """
 
-    shares: Array
-    means: Array
-    variances: Array
-    replaced: bool
+    variances: tuple[float, ...]
+    mean_variance: float = 0.0
+    replaced: bool = False
+    means: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, groups: tuple[Group, ...], replaced: bool) -> Kinds:
-        rows = [(group.share, group.mean, group.variance) for group in groups]
-        shares, means, variances = np.array(rows, dtype=float).reshape(-1, 3).T
-        return cls(shares, means, variances, replaced)
+    def of_groups(cls, groups: Iterable[Group], replaced: bool) -> Slab:
+        """For predictions: shares and means have values."""
+        shares, means, variances = zip(*((group.share, group.mean, group.variance) for group in groups), strict=True)
+        return cls(variances, replaced=replaced, means=means, shares=shares)
+
+    @classmethod
+    def of_replaced(cls, y: Array, mean_variance: float) -> Slab:
+        """For readings that were replaced by these values."""
+        variance = float(y.var()) + PRIOR.lowest_variance if len(y) > 1 else mean_variance
+        return cls((variance,), mean_variance, replaced=True, means=(float(y.mean()) if len(y) else 0.0,))
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        rows = zip(self.shares.tolist(), self.means.tolist(), self.variances.tolist(), strict=True)
-        return tuple(Group(*row) for row in rows)
+        return tuple(Group(*each) for each in zip(self.shares, self.means, self.variances, strict=True))
 
-    def log_joint(self, y: Array, mean: Array, variance: Array) -> Array:
-        """log p(y, kind) where f plus noise is N(mean, variance): a column for clean, then one for each group."""
-        residual = (y - mean)[:, None]
+    @property
+    def n_groups(self) -> int:
+        return len(self.variances)
+
+    @property
+    def added(self) -> Array:
+        """What each label adds to the noise variance of a reading in the GP."""
+        return np.array([0.0, *([0.0] if self.replaced else self.variances)])
+
+    @property
+    def loadings(self) -> Array:
+        """Labels × columns: which group mean each label adds to a reading. Replaced readings have no common bias."""
+        return np.zeros((2, 0)) if self.replaced else np.eye(self.n_groups + 1)[:, 1:]
+
+    @property
+    def prior_precision(self) -> Array:
+        """Of the coefficient of each column of `loadings`."""
+        return np.full(0 if self.replaced else self.n_groups, 1.0 / self.mean_variance)
+
+    def means_given(self, A: Array, b: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the group means given A = ZᵀQZ and b = ZᵀQy."""
+        covariance = np.asarray(np.linalg.inv(A + np.diag(self.prior_precision)))
+        return covariance @ b, covariance
+
+    def counts(self, labels: Labels) -> Array:
+        """The number of readings of each group."""
+        return np.bincount(labels, minlength=self.n_groups + 1)[1:].astype(float)
+
+    def log_joint(self, y: Array, mean: Array, variance: Array, shares: Array) -> Array:
+        """log p(y, label): one column for clean readings and one for each group.
+
+        `mean` and `variance`, with the same columns, are those of f + noise + the group's mean.
+        """
+        variance = variance + self.added
         if self.replaced:
-            density = log_normal(y[:, None] - self.means, np.broadcast_to(self.variances, (len(y), len(self.means))))
-        else:
-            density = log_normal(residual - self.means, variance[:, None] + self.variances)
-        clean = np.log1p(-self.shares.sum()) + log_normal(y - mean, variance)
-        return np.column_stack([clean, np.log(self.shares) + density])
+            mean = np.array(np.broadcast_to(mean, variance.shape))
+            mean[:, 1], variance[:, 1] = self.means[0], self.variances[0]
+        return np.asarray(np.log(shares) + log_normal(y[:, None] - mean, variance))
 
+    def log_predictive(self, y: Array, mean: Array, variance: Array) -> Array:
+        """`log_joint` at the slab's own shares and means, where f + noise is N(mean, variance)."""
+        shares = np.array([1.0 - sum(self.shares), *self.shares])
+        return self.log_joint(y, mean[:, None] + np.array([0.0, *self.means]), variance[:, None], shares)
 
-def shares_of(counts: Array, n: int) -> Array:
-    """Posterior mean of each group's share of n readings, from how many there are of each."""
-    total = (counts.sum() + PRIOR_OUTLIERS) / (n + PRIOR_OUTLIERS + PRIOR_CLEAN)
-    return np.asarray(total * (counts + 1.0) / (counts.sum() + len(counts)))
+    def widened(self, residual: Array, noise: Array, labels: Labels) -> Slab:
+        """The slab for more readings than it was fitted to: those that joined a group may lie far from the others."""
+        variances = list(self.variances)
+        for g in range(0 if self.replaced else self.n_groups):
+            group = labels == g + 1
+            if group.sum() > 1:
+                variances[g] = max(variances[g], float(residual[group].var() - noise[group].mean()))
+        return replace(self, variances=tuple(variances))
 
+    def information(self, noise_variance: float, labels: Labels) -> Array:
+        """Approximate Fisher information about each log τ²: ½n from n readings, less where the noise hides the spread.
 
-def first_slabs(residual: Array, far: Mask, noise_variance: float) -> list[tuple[Slab, Labels]]:
-    """Slabs to start from, with their labels: one group, and one for each side where both have outliers."""
-    mean_variance = max(MEAN_STD**2, float((residual**2).max()))
+        Another ½ keeps it positive for a group without readings.
+        """
+        variances = np.array(self.variances)
+        return np.asarray(0.5 + 0.5 * self.counts(labels) * (variances / (variances + noise_variance)) ** 2)
 
-    def variance(group: Mask) -> float:
-        return max(float(residual[group].var()), noise_variance) if group.sum() > 1 else 1.0
+    def is_constant(self, g: int) -> bool:
+        """Whether all readings of group g have the same bias: its variance is the lowest."""
+        return self.variances[g] < (1.0 + PRIOR.rounding) * PRIOR.lowest_variance
 
-    up, down = far & (residual > 0), far & (residual < 0)
-    starts = [(Slab((variance(far),), mean_variance), far.astype(np.intp))]
-    if min(up.sum(), down.sum()) >= max(2.0, MINORITY * far.sum()):
-        starts.append((Slab((variance(up), variance(down)), mean_variance), up + 2 * down.astype(np.intp)))
-    return starts
-
-
-def widened(slab: Slab, residual: Array, noise: Array, labels: Labels) -> Slab:
-    """The slab with more readings than it was fitted to: those that joined a group may lie far from the others."""
-    variances = list(slab.variances)
-    for g in range(0 if slab.replaced else slab.n_groups):
-        group = labels == g + 1
-        if group.sum() > 1:
-            variances[g] = max(variances[g], float(residual[group].var() - noise[group].mean()))
-    return replace(slab, variances=tuple(variances))
-
-
-def fisher_information(x: Array, slab: Slab, labels: Labels) -> Array:
-    """About that of each log τ²: ½n from n readings, less where the noise hides how they are spread."""
-    counts = np.bincount(labels, minlength=slab.n_groups + 1)[1:]
-    variances = np.array(slab.variances)
-    return np.asarray(0.5 + 0.5 * counts * (variances / (variances + np.exp(x[-1]))) ** 2)
-
-
-def replaced_slab(y: Array, mean_variance: float) -> Slab:
-    """N(center, variance) of the replaced readings' values."""
-    if len(y) < 2:
-        return Slab((mean_variance,), mean_variance, replaced=True, center=float(y.mean()) if len(y) else 0.0)
-    return Slab((float(y.var() + LOWEST_VARIANCE),), mean_variance, replaced=True, center=float(y.mean()))
-
-
-def is_constant(variance: float) -> bool:
-    """Whether a group's variance is as low as can be, but for rounding."""
-    return variance < 1.001 * LOWEST_VARIANCE
-
-
-def bic_penalty(slab: Slab, labels: Labels) -> float:
-    """½ log(number of outliers) for each fitted parameter of the slab (the group means are integrated out)."""
-    n_out = int((labels > 0).sum())
-    fitted = slab.n_groups + 1 if slab.replaced else sum(not is_constant(variance) for variance in slab.variances)
-    return 0.5 * fitted * float(np.log1p(n_out))
+    def bic_penalty(self, labels: Labels) -> float:
+        """½ log(1 + number of outliers) per fitted parameter of the slab (the group means are integrated out)."""
+        constant = sum(self.is_constant(g) for g in range(self.n_groups))
+        fitted = self.n_groups + 1 if self.replaced else self.n_groups - constant
+        return 0.5 * fitted * float(np.log1p((labels > 0).sum()))

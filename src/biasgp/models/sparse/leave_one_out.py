@@ -3,159 +3,128 @@
 The exact model on a few hundred readings finds what kinds of outlier there are. Then, in turn: labels, of all readings
 at once, by the odds of each given the nearest others that are not flagged; and the parameters (θ, σ²), from the
 readings that are not flagged, first by a sample of the conditionals. Flagged readings are dropped, not shifted back:
-among many readings what they would add is not worth the cost. Readings in doubt count less, by the chance that they
-are clean.
+among many readings what they would add is not worth the cost. Readings in doubt count less, by the probability that
+they are clean.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.special import betaln, logsumexp
+from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Posterior
-from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.kernels import Kernel
-from biasgp.models.diagnosis import Finding, findings
+from biasgp.models import diagnosis
 from biasgp.models.gaussian import Likelihood
-from biasgp.models.problem import Problem
-from biasgp.models.sparse import exact
-from biasgp.models.sparse.exact import FENCE, SparseBiasFit
-from biasgp.models.sparse.kinds import LOWEST_VARIANCE, PRIOR_CLEAN, PRIOR_OUTLIERS, Kinds, Labels, Slab, shares_of
-from biasgp.models.sparse.search import Step, leading_block
+from biasgp.models.problem import Problem, Rows
+from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
+from biasgp.models.sparse.search import SparseBiasFit, Step, at_lower_bound, leading_block
 from biasgp.models.strategy import EVALUATIONS, SOME_TERMS, TERMS, Found, Strategy, Surroundings, covariance_bounds
 from biasgp.optimize import Report
 from biasgp.watch import did, expect, expects, out_of_time, stage
 
-MAX_ROUNDS, MAX_PASSES = 6, 8
-"""Of parameters and labels in turn; and over the labels at given parameters."""
-PASSES, PASSES_EACH = "passes", 3
-"""Kind of work (readings whose odds are taken), and how often all of them are until the labels settle, as a rule
-(benchmarks/command.py --long)."""
-STILL = 1e-3
-"""Rounds on a sample of the conditionals end when no larger share of the labels moves."""
-SETTLED_SHARE = 1e-4
-"""Labels have settled when no larger share of them moves in a pass."""
-MIN_CLEAN = 0.5
-"""No pass flags more than this: the majority is what the signal is."""
-MOST_DOUBT = 0.99
-"""An unflagged reading counts as if the chance that it is an outlier were no more than this."""
+PASSES = "passes"
+"""Kind of work: readings whose odds are computed."""
+
+
+@dataclass(frozen=True)
+class OddsPolicy:
+    """When labels and parameters have settled; chosen by benchmarks/large.py. Shares are of all readings."""
+
+    max_rounds: int = 6
+    """Of parameters and labels in turn."""
+    max_passes: int = 8
+    """Over the labels at given parameters."""
+    round_share: float = 1e-3
+    """Rounds end when no larger share of the labels moves in one."""
+    pass_share: float = 1e-4
+    """Passes end when no larger share of the labels moves in one."""
+    passes_foreseen: int = 3
+    """Passes until the labels settle, as a rule (benchmarks/command.py --long)."""
+    max_probability: float = 0.99
+    """Limit of the outlier probability by which an unflagged reading counts less."""
 
 
 @dataclass(frozen=True)
 class Odds:
-    """Each reading without itself: what is left of it, that prediction's variance (noise included), and its chances.
+    """Each reading y given the others: its residual, the variance of that (noise included), and log p(y, label)."""
 
-    `chance` has a column for clean and one for each kind; `log_odds` are those of being an outlier; `log_density` is
-    log p(yᵢ | the others).
-    """
-
+    y: Array
     residual: Array
     variance: Array
-    chance: Array
-    log_odds: Array
-    log_density: Array
+    log_joint: Array
 
-    @property
+    @classmethod
+    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> Odds:
+        """From the prediction of each reading without it."""
+        return cls(y, y - mean, variance, slab.log_predictive(y, mean, variance))
+
+    @cached_property
+    def log_density(self) -> Array:
+        """log p(yᵢ | the others)."""
+        return np.asarray(logsumexp(self.log_joint, axis=1))
+
+    @cached_property
+    def chances(self) -> Array:
+        """The probability of every label."""
+        return np.asarray(np.exp(self.log_joint - self.log_density[:, None]))
+
+    @cached_property
     def flagged(self) -> Mask:
         """More likely an outlier than not; never the majority."""
-        # By odds: many probabilities may be 1 to working precision, and are then no order.
-        return np.asarray(self.log_odds > max(0.0, float(np.quantile(self.log_odds, MIN_CLEAN))))
+        # By log odds: many probabilities may be 1 to working precision, and then do not order the readings.
+        log_odds = logsumexp(self.log_joint[:, 1:], axis=1) - self.log_joint[:, 0]
+        return np.asarray(log_odds > max(0.0, float(np.quantile(log_odds, PRIOR.max_share))))
+
+    def updated(self, slab: Slab) -> Slab:
+        """A step of expectation maximisation for the shares, means and variances."""
+        members = self.chances[:, 1:]
+        counts = members.sum(axis=0)
+        enough = counts > 1.0
+        if slab.replaced:
+            weights = members / np.maximum(counts, 1.0)
+            means = np.where(enough, self.y @ weights, slab.means)
+            spread = ((self.y[:, None] - means) ** 2 * weights).sum(axis=0) + PRIOR.lowest_variance
+        else:
+            precision = members / (self.variance[:, None] + slab.variances)
+            weight = np.where(enough, precision.sum(axis=0), 1.0)
+            means = np.where(enough, self.residual @ precision / weight, slab.means)
+            excess = (self.residual[:, None] - means) ** 2 - self.variance[:, None]
+            spread = np.maximum((precision * excess).sum(axis=0) / weight, PRIOR.lowest_variance)
+        variances = np.where(enough, spread, slab.variances)
+        shares = PRIOR.shares(counts, len(self.y))[1:]
+        groups = np.column_stack([shares, means, variances]).tolist()
+        return Slab.of_groups([Group(*each) for each in groups], slab.replaced)
+
+    def moments_of_bias(self, slab: Slab) -> tuple[Array, Array]:
+        """Posterior mean and variance of each bias, over its labels."""
+        each, residual, variance = self.chances[:, 1:], self.residual[:, None], self.variance[:, None]
+        # A replaced reading's bias is all of its residual.
+        keep = np.ones(1) if slab.replaced else slab.variances / (slab.variances + variance)
+        means = slab.means + keep * (residual - slab.means)
+        mean = (each * means).sum(axis=1)
+        return mean, (each * (keep * variance + means**2)).sum(axis=1) - mean**2
 
 
-def odds(y: Array, mean: Array, variance: Array, noise: Array, kinds: Kinds) -> Odds:
-    """The chances of every kind, from the prediction of f at each reading without it."""
-    total = variance + noise
-    weights = kinds.log_joint(y, mean, total)
-    log_density = np.asarray(logsumexp(weights, axis=1))
-    log_odds = np.asarray(logsumexp(weights[:, 1:], axis=1) - weights[:, 0])
-    return Odds(y - mean, total, np.exp(weights - log_density[:, None]), log_odds, log_density)
-
-
-def updated(kinds: Kinds, found: Odds, y: Array) -> Kinds:
-    """A step of expectation maximisation for the shares, means and variances."""
-    members = found.chance[:, 1:]
-    counts = members.sum(axis=0)
-    shares = shares_of(counts, len(y))
-    if kinds.replaced:
-        weights = members / np.maximum(counts, 1.0)
-        means = np.where(counts > 1.0, y @ weights, kinds.means)
-        spread = ((y[:, None] - means) ** 2 * weights).sum(axis=0) + LOWEST_VARIANCE
-        return Kinds(shares, means, np.where(counts > 1.0, spread, kinds.variances), True)
-    precision = members / (found.variance[:, None] + kinds.variances)
-    enough = counts > 1.0
-    weight = np.where(enough, precision.sum(axis=0), 1.0)
-    means = np.where(enough, found.residual @ precision / weight, kinds.means)
-    excess = (found.residual[:, None] - means) ** 2 - found.variance[:, None]
-    spread = (precision * excess).sum(axis=0) / weight
-    return Kinds(shares, means, np.where(enough, np.maximum(spread, LOWEST_VARIANCE), kinds.variances), False)
-
-
-def settle(
-    around: Surroundings, kernel: Kernel, y: Array, noise: Array, flagged: Mask, kinds: Kinds
-) -> tuple[Odds, Mask, Kinds, int]:
-    """Passes over all readings until the flags settle: the odds, the flags they were taken with, and how many moved."""
-    moved = 0
-    for _ in range(MAX_PASSES):
-        mean, variance = around.leave_one_out(kernel, y, noise, ~flagged)
-        did(PASSES, len(y))
-        found = odds(y, mean, variance, noise, kinds)
-        kinds = updated(kinds, found, y)
-        change = int((found.flagged != flagged).sum())
-        moved += change
-        flagged = found.flagged
-        if change <= SETTLED_SHARE * len(y):
-            break
-    return found, flagged, kinds, moved
-
-
-def moments(found: Odds, kinds: Kinds) -> tuple[Array, Array]:
-    """Posterior mean and variance of each bias, over what it may be."""
-    each = found.chance[:, 1:]
-    if kinds.replaced:
-        means = np.broadcast_to(found.residual[:, None], each.shape)
-        variances = np.broadcast_to(found.variance[:, None], each.shape)
-    else:
-        keep = kinds.variances / (kinds.variances + found.variance[:, None])
-        means = kinds.means + keep * (found.residual[:, None] - kinds.means)
-        variances = keep * found.variance[:, None]
-    mean = (each * means).sum(axis=1)
-    return mean, (each * (variances + means**2)).sum(axis=1) - mean**2
-
-
-def log_prior(flagged: Mask) -> float:
-    """log p(flags), the share of outliers integrated out."""
-    n_out = int(flagged.sum())
-    a, b = n_out + PRIOR_OUTLIERS, len(flagged) - n_out + PRIOR_CLEAN
-    return float(betaln(a, b) - betaln(PRIOR_OUTLIERS, PRIOR_CLEAN))
-
-
-class OddsSearch:
+class _OddsSearch:
     """The readings, the best flags and parameters so far, and the trace."""
 
-    def __init__(self, problem: Problem, strategy: Strategy) -> None:
-        self.problem, self.strategy = problem, strategy
+    def __init__(self, problem: Problem, strategy: Strategy, few: SparseBiasFit, rows: Rows) -> None:
+        self.problem, self.strategy, self.policy = problem, strategy, OddsPolicy()
         self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
         self.bounds = covariance_bounds(problem)
-        self.flagged = np.zeros(len(problem), dtype=bool)
-        self.trace: list[Step] = []
-        self.around: Surroundings | None = None
-
-    def begin(self, max_iter: int, rng: np.random.Generator) -> None:
-        """Parameters, kinds of outlier and first flags from the exact model on few readings."""
-        stage("few readings")
-        rows = self.strategy.first_rows(self.problem)
-        part = self.problem[rows]
-        with blas_threads_for(len(part)):
-            few = exact.fit(part, max_iter, rng)
-        self.trace += few.trace
         # Without them the first predictions would follow outliers that are known already.
+        self.flagged = np.zeros(len(problem), dtype=bool)
         self.flagged[rows] = few.labels > 0
-        self.n_few, self.report = len(part), _without_slab(few, len(self.bounds))
-        self.kinds = Kinds.of(few.groups, few.slab.replaced)
+        self.n_few, self.report = len(few.labels), _without_slab(few, len(self.bounds))
+        self.slab = Slab.of_groups(few.groups, few.slab.replaced)
+        self.trace = list(few.trace)
+        self.around: Surroundings | None = None
 
     @property
     def noise(self) -> Array:
@@ -166,16 +135,20 @@ class OddsSearch:
         return self.kernel.with_theta(self.report.x[:-1])
 
     def relabel(self, source: str) -> int:
-        """Flags at the present parameters; how many moved."""
+        """Passes over all readings at the present parameters until the flags settle; how many moved in all."""
         stage("which readings are outliers")
         self.around = self.strategy.surroundings(self.fitted, self.X, self.around)
         before = self.flagged
-        self.odds, self.flagged, self.kinds, _ = settle(
-            self.around, self.fitted, self.y, self.noise, before, self.kinds
-        )
+        for _ in range(self.policy.max_passes):
+            mean, variance = self.around.leave_one_out(self.fitted, self.y, self.noise, ~self.flagged)
+            did(PASSES, len(self.y))
+            self.odds = Odds.of(self.y, mean, variance + self.noise, self.slab)
+            self.slab = self.odds.updated(self.slab)
+            moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
+            if moved <= self.policy.pass_share * len(self.y):
+                break
         evidence = float(self.odds.log_density.sum())
-        n_out = int(self.flagged.sum())
-        self.trace.append(Step(source, n_out, len(self.kinds.shares), self.kinds.replaced, evidence))
+        self.trace.append(Step(source, int(self.flagged.sum()), self.slab.n_groups, self.slab.replaced, evidence))
         return int((before != self.flagged).sum())
 
     def refit(self, max_iter: int, *, sample: bool) -> None:
@@ -189,31 +162,46 @@ class OddsSearch:
 
     def run(self, max_iter: int) -> None:
         """Labels and parameters in turn, on a sample of the conditionals until little moves, then on all."""
-        n = len(self.y)
-        sampled = n > 2 * SOME_TERMS
-        expect(PASSES, (3 if sampled else 2) * PASSES_EACH * n)
+        n, policy = len(self.y), self.policy
+        stages = ["some conditionals", "all readings"] if n > 2 * SOME_TERMS else ["all readings"]
+        passes = policy.passes_foreseen * n
+        expect(PASSES, (len(stages) + 1) * passes)
         expect(TERMS, EVALUATIONS * n)
         self.relabel("patches")
-        if expects(PREDICTIONS):  # what they will cost is measured where their number of neighbours is chosen
-            self.posterior(1.0 - self.odds.chance[:, 0])
-        if sampled:
-            for _ in range(MAX_ROUNDS):
-                expect(PASSES, 2 * PASSES_EACH * n)
-                self.refit(max_iter, sample=True)
-                if self.relabel("some conditionals") <= STILL * n or out_of_time():
+        if expects(PREDICTIONS):  # their cost is measured where their number of neighbours is chosen
+            self.posterior(1.0 - self.odds.chances[:, 0])
+        for ahead, source in zip(range(len(stages), 0, -1), stages, strict=True):
+            for _ in range(policy.max_rounds):
+                expect(PASSES, ahead * passes)
+                self.refit(max_iter, sample=ahead > 1)
+                if self.relabel(source) <= policy.round_share * n or out_of_time():
                     break
-        for _ in range(MAX_ROUNDS):
-            expect(PASSES, PASSES_EACH * n)
-            self.refit(max_iter, sample=False)
-            if self.relabel("all readings") <= STILL * n or out_of_time():
-                break
         expect(PASSES, 0.0)
 
     def posterior(self, probability: Array) -> Posterior:
         """f given the readings that are not flagged, which count less the more they are in doubt."""
-        clean = ~self.flagged
-        noise = self.noise / (1.0 - np.minimum(probability, MOST_DOUBT))
-        return self.strategy.posterior(self.fitted, self.problem, noise, clean)
+        noise = self.noise / (1.0 - np.minimum(probability, self.policy.max_probability))
+        return self.strategy.posterior(self.fitted, self.problem, noise, ~self.flagged)
+
+    def log_evidence(self, labels: Labels) -> float:
+        """log p(y, flags): of the clean readings, and of each flagged one given those and its label."""
+        out = np.flatnonzero(labels)
+        own, residual, variance = labels[out], self.odds.residual[out], self.odds.variance[out]
+        joint = self.slab.log_predictive(self.y[out], self.y[out] - residual, variance)[np.arange(len(out)), own]
+        flagged = float((joint - np.log(self.slab.shares)[own - 1]).sum())
+        return flagged - self.report.value + PRIOR.log_labels(np.array([len(out)]), len(labels))
+
+    def findings(self, flagged: Mask) -> list[diagnosis.Finding]:
+        """From all readings that are reported as outliers: also those that are too many for the search to drop."""
+        assert self.around is not None
+        return diagnosis.findings(
+            np.where(flagged, np.nan, self.odds.residual / np.sqrt(self.odds.variance)),
+            flagged,
+            flagged[self.around.nearest[flagged]],
+            float(self.noise.min()),
+            at_lower_bound(self.kernel, self.report),
+            0,
+        )
 
 
 def _without_slab(few: SparseBiasFit, p: int) -> Report:
@@ -223,21 +211,14 @@ def _without_slab(few: SparseBiasFit, p: int) -> Report:
     return replace(report, x=x, at_lower=low, at_upper=high, curvature=leading_block(report, p))
 
 
-def fit(problem: Problem, max_iter: int, rng: np.random.Generator, strategy: Strategy) -> SparseBiasFit:
-    """The whole recipe. Readings beyond the fence count as if they were there; their bias is not."""
-    excess = problem.y - np.clip(problem.y, -FENCE, FENCE)
-    search = OddsSearch(problem.clipped(FENCE), strategy)
-    search.begin(max_iter, rng)
+def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, strategy: Strategy) -> SparseBiasFit:
+    """The fit to all readings, from the exact fit to those in `rows`."""
+    search = _OddsSearch(problem, strategy, few, rows)
     search.run(max_iter)
-    return _finish(search, excess)
-
-
-def _finish(search: OddsSearch, excess: Array) -> SparseBiasFit:
-    found, kinds, flagged = search.odds, search.kinds, search.flagged
-    probability = 1.0 - found.chance[:, 0]
-    bias, variance = moments(found, kinds)
-    center = float(kinds.means[0]) if kinds.replaced else 0.0
-    labels: Labels = np.where(flagged, 1 + found.chance[:, 1:].argmax(axis=1), 0)
+    odds, slab = search.odds, search.slab
+    probability = 1.0 - odds.chances[:, 0]
+    bias, variance = odds.moments_of_bias(slab)
+    labels: Labels = np.where(search.flagged, 1 + odds.chances[:, 1:].argmax(axis=1), 0)
     return SparseBiasFit(
         kernel=search.fitted,
         noise_variance=float(np.exp(search.report.x[-1])),
@@ -245,31 +226,12 @@ def _finish(search: OddsSearch, excess: Array) -> SparseBiasFit:
         report=search.report,
         labels=labels,
         probability=probability,
-        bias=bias + excess,
+        bias=bias,
         bias_variance=variance,
-        groups=kinds.groups,
-        slab=Slab(tuple(kinds.variances.tolist()), 1.0, kinds.replaced, center),
-        log_evidence=-search.report.value + log_prior(flagged) + _flagged_density(search, labels),
-        leave_one_out=float(found.log_density.sum()),
+        groups=slab.groups,
+        slab=slab,
+        log_evidence=search.log_evidence(labels),
+        leave_one_out=float(odds.log_density.sum()),
         trace=tuple(search.trace),
-        findings=tuple(_findings(search, found, probability > 0.5)),
+        findings=tuple(search.findings(probability > 0.5)),
     )
-
-
-def _flagged_density(search: OddsSearch, labels: Labels) -> float:
-    """Σ log p(yᵢ | its kind, the clean readings) over the flagged readings."""
-    out, odds = np.flatnonzero(labels), search.odds
-    y = search.y[out]
-    joint = search.kinds.log_joint(y, y - odds.residual[out], odds.variance[out])
-    own = labels[out]
-    return float((joint[np.arange(len(out)), own] - np.log(search.kinds.shares[own - 1])).sum())
-
-
-def _findings(search: OddsSearch, found: Odds, flagged: Mask) -> list[Finding]:
-    """From all readings that are reported as outliers: also those that are too many for the search to drop."""
-    assert search.around is not None
-    residuals = np.where(flagged, np.nan, found.residual / np.sqrt(found.variance))
-    together = flagged[search.around.nearest[flagged]]
-    names = [*search.kernel.parameter_names, "the noise"]
-    bounded = [name for name, low in zip(names, search.report.at_lower, strict=True) if low and "variance" not in name]
-    return findings(residuals, flagged, together, float(search.noise.min()), bounded, 0)

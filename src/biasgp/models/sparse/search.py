@@ -1,40 +1,31 @@
 """The search for labels: which readings are outliers, with the parameters and the slab that go with them.
 
-Parameters by BFGS and labels by moves, in turn, each of which raises log p(y, labels). `starts` has where it begins;
-all ends are compared by the same measure.
+Parameters by BFGS and labels by moves, in turn, each of which raises log p(y, labels). `starts` says where it begins;
+all results are compared by the same measure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.dense_engine import DenseEngine
-from biasgp.models.diagnosis import looks_like_noise
-from biasgp.models.problem import EVERYTHING, Layout, Problem, Rows
-from biasgp.models.sparse.kinds import (
-    LOWEST_VARIANCE,
-    Labels,
-    Slab,
-    bic_penalty,
-    fisher_information,
-    replaced_slab,
-)
+from biasgp.kernels import Kernel
+from biasgp.models.diagnosis import Finding, looks_like_noise
+from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
+from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.labels import Support, log_evidence
 from biasgp.models.strategy import covariance_bounds
 from biasgp.optimize import POLICY, Report, go_on, minimize
-
-SLAB_RANGE = (LOWEST_VARIANCE, 1e6)
-"""Of the variance of a group's biases, in units of y's robust variance."""
 
 
 @dataclass(frozen=True)
 class SearchPolicy:
     """How much work each round of parameters and labels is worth; chosen by benchmarks/accuracy.py and speed.py.
 
-    Gains are of log evidence, in nats: one that is smaller than the tolerance is not worth another evaluation.
+    Gains and gaps are of log evidence, in nats: a gain below the tolerance is not worth another evaluation.
     """
 
     max_rounds: int = 8
@@ -47,45 +38,47 @@ class SearchPolicy:
     rival_tolerance: float = 0.1
     """Where a rival is known."""
     tolerance: float = 1e-3
-    """For what is the first to be found, and at the end: parameters are then within a twentieth of their standard
-    errors."""
+    """For the first result, and at the end: parameters are then within a twentieth of their standard errors."""
+    same_gap: float = 0.5
+    """A search that comes to the labels of the best state is given up unless it is ahead by more."""
     hopeless_gap: float = 20.0
     """A search this far behind the best known state is given up."""
     rival_gap: float = 3.0
     rival_difference: float = 0.2
-    """An end counts as a rival no further behind than the first, if so large a share of the flags differs."""
+    rival_flags: int = 20
+    """A result counts as a rival if it is no further behind than the gap, and more than this share of the flags, of at
+    least so many, differ."""
 
 
 @dataclass(frozen=True)
-class State:
-    """Parameters (θ, log σ²), slab and labels, with log p(y, labels).
+class Candidate:
+    """Parameters x = (θ, log σ²), slab and labels. `curvature` is an estimate of that of −log p(y | labels) in x.
 
-    `report` is of the search for the parameters; `settled` says that it was made with these labels. `support` is what
-    follows from it all, kept while the state is the best.
+    `support` is what follows from them, if it is known; its labels may have moved since.
     """
 
     x: Array
     slab: Slab
     labels: Labels
+    curvature: Array | None = None
+    support: Support | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State(Candidate):
+    """A candidate with its log p(y, labels) and the report of the search for its parameters.
+
+    `settled` says that this search was made with these labels.
+    """
+
     evidence: float
     report: Report
     settled: bool = False
-    support: Support | None = None
-
-    @property
-    def curvature(self) -> Array | None:
-        """Of −log p(y | labels) in x."""
-        return leading_block(self.report, len(self.x))
-
-    def is_ahead_of(self, labels: Labels, evidence: float, gap: float) -> bool:
-        """Whether a search that came to these labels has nothing new to find, or is too far behind to go on with."""
-        same = evidence <= self.evidence + 0.5 and np.array_equal(labels, self.labels)
-        return same or evidence < self.evidence - gap
 
 
 @dataclass(frozen=True)
 class Step:
-    """One entry of the trace: where the search stood."""
+    """One entry of the trace: the state of the search after a round."""
 
     stage: str
     n_outliers: int
@@ -94,27 +87,47 @@ class Step:
     evidence: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class SparseBiasFit(FitResult):
+    """A fitted sparse bias model: the best labels, and probability, mean and variance of each bias over labels.
+
+    `slab` is that of the search, `groups` are the kinds of outlier for predictions. `log_evidence` is log p(y, labels);
+    `leave_one_out` is Σ log p(yᵢ | the others).
+    """
+
+    labels: Labels
+    probability: Array
+    bias: Array
+    bias_variance: Array
+    groups: tuple[Group, ...]
+    slab: Slab
+    log_evidence: float
+    leave_one_out: float
+    trace: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+
+
 class LabelledLikelihood:
     """−log p(y | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²)."""
 
     def __init__(self, problem: Problem, slab: Slab, labels: Labels) -> None:
         self.problem, self.engine = problem, DenseEngine(problem.X)
-        self.mean_precision = 1.0 / slab.mean_variance
-        self.Z = slab.indicators(labels)
-        self.layout = Layout(theta=len(problem.kernel.theta), noise=1, slab=self.Z.shape[1])
+        self.members = slab.loadings[labels]
+        # Every column of Z has a coefficient with its own prior precision; at present all are group means.
+        self.Z, self.prior_precision = self.members, slab.prior_precision
+        self.layout = Layout(theta=len(problem.kernel.theta), noise=1, slab=self.members.shape[1])
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         layout, Z = self.layout, self.Z
         variance, slab_variances = layout.value(x, "noise"), layout.values(x, "slab")
         kernel = self.problem.kernel.with_theta(x[layout["theta"]])
-        K = self.engine.covariance(kernel, variance + self.problem.known + Z @ slab_variances)
+        K = self.engine.covariance(kernel, variance + self.problem.known + self.members @ slab_variances)
         solved = K.solve(np.column_stack([self.problem.y, Z]))
-        precision = Z.T @ solved[:, 1:] + self.mean_precision * np.eye(Z.shape[1])
-        means = np.linalg.solve(precision, Z.T @ solved[:, 0])
+        means = np.linalg.solve(Z.T @ solved[:, 1:] + np.diag(self.prior_precision), Z.T @ solved[:, 0])
         found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True)
-        by_slab = slab_variances * (Z.T @ found.by_noise)
+        by_slab = slab_variances * (self.members.T @ found.by_noise)
         gradient = np.concatenate([found.by_theta, [variance * found.by_noise.sum()], by_slab])
-        return found.value + 0.5 * self.mean_precision * float(means @ means), gradient
+        return found.value + 0.5 * float(self.prior_precision @ means**2), gradient
 
 
 class Search:
@@ -126,131 +139,138 @@ class Search:
         self.bounds = covariance_bounds(problem)
         self.trace: list[Step] = []
         self.ended: list[State] = []
-        # A kernel may have no parameters that are free: then θ is empty, and what was computed for it must be known.
+        # None, not an empty θ: a kernel may have no free parameters.
         self._covariance: tuple[Array, Array] | None = None
         self._latest: tuple[Array, Support | None] = np.empty(0), None
 
     def refit(
-        self,
-        x: Array,
-        slab: Slab,
-        labels: Labels,
-        max_iter: int,
-        curvature: Array | None = None,
-        tolerance: float | None = None,
-        earlier: Report | None = None,
-    ) -> tuple[Array, Slab, Report]:
-        """Parameters for given labels, from x, with a guess of the curvature there; or on from an earlier search."""
+        self, start: Candidate, max_iter: int, tolerance: float | None = None, earlier: Report | None = None
+    ) -> tuple[Candidate, Report]:
+        """Parameters and slab for given labels, from a start; or a continuation of an earlier search."""
         enough = self.policy.tolerance if tolerance is None else tolerance
+        slab, labels, p = start.slab, start.labels, len(start.x)
         rows: Rows = labels == 0 if slab.replaced else EVERYTHING
         objective = LabelledLikelihood(self.problem[rows], slab, labels[rows])
-        bounds, p = self.bounds, len(x)
+        x, bounds, curvature = start.x, self.bounds, start.curvature
         if not slab.replaced:
-            bounds = np.vstack([bounds, np.log(np.tile(SLAB_RANGE, (slab.n_groups, 1)))])
+            x = np.append(x, np.log(slab.variances))
+            limits = np.log([PRIOR.lowest_variance, PRIOR.highest_variance])
+            bounds = np.vstack([bounds, np.tile(limits, (slab.n_groups, 1))])
+            if curvature is not None:
+                information = slab.information(float(np.exp(start.x[-1])), labels)
+                curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *information])
         if earlier is not None:
             report = go_on(objective, earlier, bounds, max_iter, enough)
-        elif slab.replaced:
-            report = minimize(objective, x, bounds, max_iter, curvature, enough)
         else:
-            if curvature is not None:
-                curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag(
-                    [*np.zeros(p), *fisher_information(x, slab, labels)]
-                )
-            report = minimize(objective, np.append(x, np.log(slab.variances)), bounds, max_iter, curvature, enough)
+            report = minimize(objective, x, bounds, max_iter, curvature, enough)
         if slab.replaced:
-            return report.x, replaced_slab(self.y[labels > 0], slab.mean_variance), report
-        return report.x[:p], replace(slab, variances=tuple(np.exp(report.x[p:]).tolist())), report
+            slab = Slab.of_replaced(self.y[labels > 0], slab.mean_variance)
+        else:
+            slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
+        return Candidate(report.x[:p], slab, labels, leading_block(report, p)), report
 
-    def support(self, x: Array, slab: Slab, labels: Labels) -> Support:
-        """Labels at parameters x, ready to move."""
-        at, latest = self._latest
-        if latest is None or not latest.is_at(slab, labels) or not np.array_equal(at, x):
-            latest = Support(self.covariance(x[:-1]), self.y, np.exp(x[-1]) + self.known, slab, labels)
-            self._latest = x.copy(), latest
-        return latest
+    def support(self, at: Candidate) -> Support:
+        """What follows from a candidate, ready to move; the latest is kept."""
+        for x, support in ((at.x, at.support), self._latest):
+            if support is not None and support.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
+                return support
+        support = Support(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
+        self._latest = at.x.copy(), support
+        return support
 
-    def covariance(self, theta: Array) -> Array:
-        """C of the readings at θ; the latest is kept."""
+    def _prior(self, x: Array) -> Array:
+        """C of the readings; the latest is kept."""
+        theta = x[:-1]
         if self._covariance is None or not np.array_equal(self._covariance[0], theta):
             self._covariance = theta.copy(), self.kernel.with_theta(theta)(self.X)
         return self._covariance[1]
 
-    def support_of(self, state: State) -> Support:
-        """What follows from a state, to look at."""
-        kept = state.support
-        if kept is not None and kept.is_at(state.slab, state.labels):
-            return kept
-        return self.support(state.x, state.slab, state.labels)
+    def improve(self, stage: str, start: Candidate, best: State | None = None, slack: float = np.inf) -> State:
+        """The better of the best state and the one that a start leads to: parameters and labels in turn.
 
-    def alternate(
-        self,
-        stage: str,
-        x: Array,
-        slab: Slab,
-        labels: Labels,
-        best: State | None = None,
-        curvature: Array | None = None,
-    ) -> State:
-        """Parameters and labels in turn, until neither moves, or until a state that is known already is ahead."""
-        policy = self.policy
+        A start whose evidence is further behind than the slack is not followed. The search ends where neither moves, or
+        where it will not get ahead of the best state.
+        """
+        if best is not None and slack < np.inf and self.evidence_at(start) < best.evidence - slack:
+            return best
+        policy, at = self.policy, start
         before, earlier = -np.inf, None
         iterations, tolerance = policy.round_iterations, policy.first_tolerance
         for _ in range(policy.max_rounds):
-            x, slab, report = self.refit(x, slab, labels, iterations, curvature, tolerance, earlier)
+            at, report = self.refit(at, iterations, tolerance, earlier)
             if best is None:
                 iterations, tolerance = policy.later_iterations, policy.tolerance
             else:
                 iterations, tolerance = policy.round_iterations, policy.rival_tolerance
-            curvature = leading_block(report, len(x))
-            support = self.support(x, slab, labels)
-            moved = support.climb(len(self.y))
-            labels, evidence = support.labels, support.log_evidence() - bic_penalty(slab, support.labels)
-            self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
+            support = self.support(at)
+            moved = support.climb()
+            at, evidence = replace(at, labels=support.labels), self.record(stage, support)
             done = not moved and (report.promise <= tolerance or evidence < before + policy.rival_tolerance)
             before, earlier = evidence, None if moved else report
-            hopeless = best is not None and not moved and evidence + POLICY.optimism * report.promise < best.evidence
-            if done or hopeless or (best is not None and best.is_ahead_of(labels, evidence, policy.hopeless_gap)):
+            promise = np.inf if moved else report.promise
+            if done or (best is not None and self._is_behind(at.labels, evidence, promise, best)):
                 break
-        state = State(x, slab, labels.copy(), evidence, report, not moved)
+        labels = at.labels.copy()
+        state = State(at.x, at.slab, labels, at.curvature, evidence=evidence, report=report, settled=not moved)
         self.ended.append(state)
+        if best is not None and evidence <= best.evidence:
+            return best
         return replace(state, support=support)
 
-    def evidence_at(self, x: Array, slab: Slab, labels: Labels) -> float:
-        """log p(y, labels) as it stands, less the cost of the slab's parameters."""
-        C, noise = self.covariance(x[:-1]), np.exp(x[-1]) + self.known
-        return log_evidence(C, self.y, noise, slab, labels) - bic_penalty(slab, labels)
+    def _is_behind(self, labels: Labels, evidence: float, promise: float, best: State) -> bool:
+        """Whether a search has nothing new to find, or is too far behind the best state."""
+        same = evidence <= best.evidence + self.policy.same_gap and np.array_equal(labels, best.labels)
+        hopeless = evidence + POLICY.optimism * promise < best.evidence
+        return same or hopeless or evidence < best.evidence - self.policy.hopeless_gap
 
-    def better(self, best: State, stage: str, x: Array, slab: Slab, labels: Labels, slack: float) -> State:
-        """The better of a state and of what another start leads to, unless that begins too far behind."""
-        if self.evidence_at(x, slab, labels) < best.evidence - slack:
-            return best
-        return max(best, self.alternate(stage, x, slab, labels, best, best.curvature), key=by_evidence)
+    def record(self, stage: str, support: Support) -> float:
+        """log p(y, labels) less the BIC penalty of the slab, which goes into the trace."""
+        slab, labels = support.slab, support.labels
+        evidence = support.log_evidence() - slab.bic_penalty(labels)
+        self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
+        return evidence
 
-    def residuals_look_non_gaussian(self, state: State, limits: tuple[float, float]) -> bool:
-        """Whether the readings that a state takes for clean do not look like noise."""
-        return not looks_like_noise(self.support_of(state).standardised_residuals(), *limits)
+    def evidence_at(self, at: Candidate) -> float:
+        """The same, before anything is fitted."""
+        found = log_evidence(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
+        return found - at.slab.bic_penalty(at.labels)
+
+    def with_constant_shifts(self, at: Candidate) -> Candidate:
+        """The same with one bias for all readings of a group, where the evidence is not against it.
+
+        A variance that is fitted to few outliers is often too large, and readings between them and the clean ones would
+        then too often be taken for outliers.
+        """
+        evidence = None
+        for g, variance in enumerate(() if at.slab.replaced else at.slab.variances):
+            if at.slab.is_constant(g) or variance > np.exp(at.x[-1]):
+                continue
+            variances = [PRIOR.lowest_variance if other == g else old for other, old in enumerate(at.slab.variances)]
+            simpler = replace(at, slab=replace(at.slab, variances=tuple(variances)))
+            evidence = self.evidence_at(at) if evidence is None else evidence
+            found = self.evidence_at(simpler)
+            if found > evidence:
+                at, evidence = simpler, found
+        return at
+
+    def looks_non_gaussian(self, state: State, limits: tuple[float, float]) -> bool:
+        """Whether the residuals of a state's clean readings do not look like noise."""
+        return not looks_like_noise(self.support(state).standardised_residuals(), *limits)
 
     def bias(self, state: State) -> Array:
         """E δ of each reading for given labels."""
-        support = self.support_of(state)
+        support = self.support(state)
         means, _ = support.posterior_of_means()
         return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
 
     def n_rivals(self, best: State) -> int:
-        """How many searches ended almost as well with labels that are quite different."""
-        flagged = best.labels > 0
-        different = self.policy.rival_difference * max(int(flagged.sum()), 20)
+        """How many searches ended with almost the same evidence and quite different labels."""
+        flagged, policy = best.labels > 0, self.policy
+        different = policy.rival_difference * max(int(flagged.sum()), policy.rival_flags)
         return sum(
-            state.evidence > best.evidence - self.policy.rival_gap
-            and int(((state.labels > 0) != flagged).sum()) > different
+            state.evidence > best.evidence - policy.rival_gap and int(((state.labels > 0) != flagged).sum()) > different
             for state in self.ended
         )
-
-    def bounded(self, report: Report) -> list[str]:
-        """The noise and the length-scales that sit on their lowest value."""
-        names = [*self.kernel.parameter_names, "the noise"]
-        low = report.at_lower[: len(names)]
-        return [name for name, at_low in zip(names, low, strict=True) if at_low and "variance" not in name]
 
 
 def leading_block(report: Report, p: int) -> Array | None:
@@ -258,6 +278,8 @@ def leading_block(report: Report, p: int) -> Array | None:
     return None if report.curvature is None else report.curvature[:p, :p]
 
 
-def by_evidence(state: State) -> float:
-    """What states are compared by."""
-    return state.evidence
+def at_lower_bound(kernel: Kernel, report: Report) -> list[str]:
+    """The names of the noise and of the length-scales that sit on their lower bounds."""
+    names = [*kernel.parameter_names, "the noise"]
+    low = report.at_lower[: len(names)]
+    return [name for name, at_low in zip(names, low, strict=True) if at_low and "variance" not in name]
