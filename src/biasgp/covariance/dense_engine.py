@@ -20,7 +20,6 @@ class DenseEngine:
     X: Array
 
     def covariance(self, kernel: Kernel, noise: Array) -> _DenseCovariance:
-        """K at these parameters."""
         C, pullback = kernel.vjp(self.X)
         return _DenseCovariance(self.X, kernel, noise, C, pullback, factorise(C, noise))
 
@@ -57,7 +56,6 @@ class _DenseCovariance:
         return self._inverse
 
     def inverse_diagonal(self) -> Array:
-        """The diagonal of K⁻¹."""
         return self.inverse().diagonal().copy()
 
     def posterior(self, residual: Array) -> DensePosterior:
@@ -85,10 +83,7 @@ class _DenseCovariance:
         return self._pullback(W), W.diagonal().copy()
 
     def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
-        """Keep α where it is not free; where it is, choose it so that (Kα)ᵢ = yᵢ. Returns α and y − Kα.
-
-        By the block of K on the free points or that of Q on the others: whichever is smaller.
-        """
+        """By the block of K on the free points or that of Q on the others: whichever is smaller."""
         alpha = np.where(free, 0.0, alpha)
         n_free = int(free.sum())
         if 2 * n_free <= len(y):

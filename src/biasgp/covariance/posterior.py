@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,27 +18,25 @@ CHUNK_ENTRIES = 2**22
 """Predictions hold one block of about this many covariances (32 MiB) at a time."""
 
 
-class _ByChunks:
-    """Means and variances of f at many points, a block at a time."""
+class _ByChunks(ABC):
+    """Means and variances of f from α and from what stands for K⁻¹, at many points a block at a time."""
 
     kernel: Kernel
     X: Array
     alpha: Array
 
+    @abstractmethod
     def explained(self, cross: Array) -> Array:
         """What the readings take off the variance of f at each row of c*ᵀ."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inverse(self) -> Array:
         """What stands for K⁻¹: N×N."""
-        raise NotImplementedError
 
     def mean(self, X: Array) -> Array:
-        """E f at the rows of X."""
         return np.concatenate([self.kernel(X[rows], self.X) @ self.alpha for rows in self._chunks(len(X))])
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f at the rows of X."""
         mean, variance = np.empty(len(X)), self.kernel.diag(X)
         for rows in self._chunks(len(X)):
             cross = self.kernel(X[rows], self.X)
@@ -60,7 +59,7 @@ class _ByChunks:
 
     def _chunks(self, n: int) -> Iterator[slice]:
         step = max(1, CHUNK_ENTRIES // len(self.X))
-        return (slice(start, min(start + step, n)) for start in range(0, n, step))
+        return (slice(start, start + step) for start in range(0, n, step))
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,6 @@ class DensePosterior(_ByChunks):
         return self.factor.inverse()
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
-        """E f and the full Cov f; needs room for len(X)² numbers."""
         cross = self.kernel(X, self.X)
         half = self.factor.half_solve(cross.T)
         return cross @ self.alpha, self.kernel(X) - half.T @ half
@@ -131,7 +129,6 @@ class AveragedPosterior(_ByChunks):
         return self.precision
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
-        """E f and the full Cov f; needs room for len(X)² numbers."""
         cross = self.kernel(X, self.X)
         return cross @ self.alpha, self.kernel(X) - cross @ self.precision @ cross.T
 
@@ -156,19 +153,15 @@ class PartialPosterior:
         return self.posterior.jitter
 
     def mean(self, X: Array) -> Array:
-        """E f at the rows of X."""
         return self.posterior.mean(X)
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f at the rows of X."""
         return self.posterior.mean_and_variance(X)
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
-        """E f and the full Cov f; needs room for len(X)² numbers."""
         return self.posterior.mean_and_covariance(X)
 
     def leave_one_out(self) -> tuple[Array, Array]:
-        """Mean and variance of f at each reading given the others; NaN for those that were dropped."""
         mean, variance = np.full(len(self.kept), np.nan), np.full(len(self.kept), np.nan)
         mean[self.kept], variance[self.kept] = self.posterior.leave_one_out()
         return mean, variance

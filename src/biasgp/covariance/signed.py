@@ -7,7 +7,9 @@ C itself is never factorised, so no jitter is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,33 +26,30 @@ _WEAK = 1e-5
 class SignedFactor:
     """A = (C + diag τ⁻¹)⁻¹ in factors. With r₊ the roots of the positive τ and r₋ those of |τ| elsewhere:
 
-    first      LLᵀ = I + r₊Cr₊, over all rows: those of negative τ are the identity's, so that nothing is gathered
-    cross, G   r₊Cr₋ and L⁻¹r₊Cr₋, on the columns `minus`, where τ < 0
-    second     E = I − r₋Cr₋ + GᵀG on the rows `minus`; None where there are none
+    first    LLᵀ = I + r₊Cr₊, over all rows: those of negative τ are the identity's, so that nothing is gathered
+    G        L⁻¹r₊Cr₋, on the columns `minus`, where τ < 0
+    second   E = I − r₋Cr₋ + GᵀG on the rows `minus`; None where there are none
     """
 
     C: Array
     precision: Array
-    positive: Array
-    minus: NDArray[np.intp]
-    negative: Array
     first: DenseFactor
-    cross: Array
     G: Array
     second: DenseFactor | None
 
     @classmethod
     def factorise(cls, C: Array, precision: Array) -> SignedFactor | None:
         """The factors for C and τ; None where S is not positive definite."""
-        positive, minus, negative, cross = _parts(C, precision)
+        positive, minus = _positive_roots(precision), np.flatnonzero(precision < 0.0)
         if len(minus) == len(precision):
             return None
         F = C * positive[:, None]
         F *= positive
         first = factorise(F, np.ones(len(F)))
         if len(minus) == 0:
-            return cls(C, precision, positive, minus, negative, first, cross, cross, None)
-        G = first.half_solve(cross)
+            return cls(C, precision, first, np.empty((len(C), 0)), None)
+        negative = np.sqrt(-precision[minus])
+        G = first.half_solve(C[:, minus] * positive[:, None] * negative)
         E = G.T @ G - negative[:, None] * C[np.ix_(minus, minus)] * negative
         if not np.all(E.diagonal() > -1.0):
             return None
@@ -58,15 +57,31 @@ class SignedFactor:
             second = factorise(E, np.ones(len(minus)))
         except CovarianceError:
             return None
-        if second.jitter > 0.0:
-            return None
-        return cls(C, precision, positive, minus, negative, first, cross, G, second)
+        return None if second.jitter > 0.0 else cls(C, precision, first, G, second)
 
-    @classmethod
-    def of(cls, C: Array, precision: Array, first: DenseFactor, G: Array, second: DenseFactor | None) -> SignedFactor:
-        """The factors from those parts that take O(N³) to make."""
-        positive, minus, negative, cross = _parts(C, precision)
-        return cls(C, precision, positive, minus, negative, first, cross, G, second)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """From the fields alone: model files of format 1 also hold what is computed from them."""
+        vars(self).update({field.name: state[field.name] for field in fields(self)})
+
+    @cached_property
+    def minus(self) -> NDArray[np.intp]:
+        """The rows where τ < 0."""
+        return np.flatnonzero(self.precision < 0.0)
+
+    @cached_property
+    def positive(self) -> Array:
+        """r₊, 0 where τ < 0."""
+        return _positive_roots(self.precision)
+
+    @cached_property
+    def negative(self) -> Array:
+        """r₋, of the rows where τ < 0."""
+        return np.asarray(np.sqrt(-self.precision[self.minus]))
+
+    @cached_property
+    def cross(self) -> Array:
+        """r₊Cr₋."""
+        return self.C[:, self.minus] * self.positive[:, None] * self.negative
 
     @property
     def logdet(self) -> float:
@@ -144,10 +159,5 @@ class SignedFactor:
         return np.asarray(variances)
 
 
-def _parts(C: Array, precision: Array) -> tuple[Array, NDArray[np.intp], Array, Array]:
-    """r₊, the rows where τ < 0, r₋ there, and r₊Cr₋."""
-    positive, minus = np.sqrt(np.maximum(precision, 0.0)), np.flatnonzero(precision < 0.0)
-    negative = np.sqrt(-precision[minus])
-    cross = C[:, minus] * positive[:, None]
-    cross *= negative
-    return positive, minus, negative, cross
+def _positive_roots(precision: Array) -> Array:
+    return np.asarray(np.sqrt(np.maximum(precision, 0.0)))

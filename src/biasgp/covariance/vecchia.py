@@ -41,7 +41,6 @@ class Vecchia:
         self.blocks = Blocks.of(X, self.nearness.coordinates(X), rows, neighbours, make_pool)
 
     def covariance(self, kernel: Kernel, noise: Array) -> _VecchiaCovariance:
-        """K at these parameters."""
         return _VecchiaCovariance(self, kernel, noise)
 
 
@@ -74,15 +73,12 @@ class _VecchiaCovariance:
         return np.asarray(self.R.multiply(self.R).sum(axis=0)).ravel()
 
     def solve(self, b: Array) -> Array:
-        """K⁻¹b."""
         return np.asarray(self.R.T @ (self.R @ b))
 
     def inverse_diagonal(self) -> Array:
-        """The diagonal of K⁻¹."""
         return self._diagonal
 
     def posterior(self, residual: Array) -> VecchiaPosterior:
-        """f given y − δ = residual."""
         engine = self.engine
         return VecchiaPosterior.of(self.kernel, engine.X, self.noise, residual, engine.m, self.jitter)
 
@@ -98,10 +94,8 @@ class _VecchiaCovariance:
         return Density(value, weight * by_theta, weight * by_noise)
 
     def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
-        """Keep α where it is not free; where it is, choose it so that (Kα)ᵢ = yᵢ. Returns α and y − Kα.
-
-        On the held rows Q δ = Qy − α. That block of Q is the inverse of a covariance given the free readings, which pin
-        f down: its eigenvalues are close together, and conjugate gradients need few steps.
+        """On the held rows Qδ = Qy − α. That block of Q is the inverse of a covariance given the free readings, which
+        determine f: its eigenvalues are close together, and conjugate gradients need few steps.
         """
         held = np.flatnonzero(~free)
         delta = np.zeros_like(y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -88,18 +87,17 @@ class VecchiaPosterior:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def mean(self, X: Array) -> Array:
-        """E f at the rows of X."""
         return self.mean_and_variance(X)[0]
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f at the rows of X, a chunk at a time."""
         mean, variance = np.empty(len(X)), np.empty(len(X))
         noise = self.noise + self.jitter
         mark()
-        for rows in _chunks(len(X), POLICY.chunk):
-            points = X[rows]
-            near = self._nearness.nearest(points, self.neighbours)
-            blocks = Blocks([_block_of(self.X, points[part], near[part]) for part in _chunks(len(near), BLOCK)])
+        for start in range(0, len(X), POLICY.chunk):
+            rows = slice(start, start + POLICY.chunk)
+            points, near = X[rows], self._nearness.nearest(X[rows], self.neighbours)
+            parts = [slice(first, first + BLOCK) for first in range(0, len(near), BLOCK)]
+            blocks = Blocks([_block_of(self.X, points[part], near[part]) for part in parts])
             pieces, _ = blocks.evaluate(_conditional_mean, (self.kernel,), noise, self.residual)
             mean[rows], variance[rows] = (np.concatenate(part) for part in zip(*pieces, strict=True))
             if len(near) >= POLICY.measured:
@@ -172,8 +170,3 @@ def _block_of(X: Array, points: Array, near: Index) -> Block:
     targets = np.arange(len(members), len(members) + len(points), dtype=np.int32)
     neighbours = (place.reshape(near.shape) - missing).astype(np.int32)
     return Block(members, np.vstack([X[members], points]), targets, neighbours)
-
-
-def _chunks(n: int, size: int) -> Iterator[slice]:
-    """Slices of at most `size`."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))

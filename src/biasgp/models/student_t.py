@@ -85,7 +85,7 @@ class SitePosterior(DensePosterior):
         if isinstance(signed, dict):  # else of a model file of format 1, which has everything
             C = kernel(X)
             C.flat[:: len(C) + 1] += state["known"]
-            signed = SignedFactor.of(C, **signed)
+            signed = SignedFactor(C, **signed)
         vars(self).update(kernel=kernel, X=X, alpha=state["alpha"], factor=signed.first, signed=signed)
 
 
