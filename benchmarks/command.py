@@ -32,7 +32,7 @@ import pandas as pd
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from biasgp.analysis.selection import make_kernel
+from biasgp.analysis.selection import KERNELS
 from biasgp.cli.demo import campaign_table
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign
@@ -57,7 +57,7 @@ def run(*words: str) -> None:
 
 def sklearn_seconds(X: np.ndarray, y: np.ndarray, kernel: str) -> float:
     """One fit of scikit-learn's plain GP with the same kernel, from our start, within our bounds."""
-    bound, z = make_kernel(kernel).bind(X), Scaling.of(y).forward(y)
+    bound, z = KERNELS[kernel](ard=True).bind(X), Scaling.of(y).forward(y)
     limits = np.exp(bound.bounds(X, float(np.var(z))))
     shape = Matern(bound.length_scale, limits[1:], nu=SMOOTHNESS[kernel])
     theirs = ConstantKernel(1.0, tuple(limits[0])) * shape + WhiteKernel(0.2, (1e-6, 1e2))
@@ -165,7 +165,7 @@ def counts(n: int) -> None:
     for name in ("gp", "sparse", "cob", "rab", "ep"):
         count = Count()
         with watched(Watch(ledger=count)):
-            METHODS[name](make_kernel("matern32")).fit(X, y)
+            METHODS[name](KERNELS["matern32"](ard=True)).fit(X, y)
         print(f"{name}: {count.total / n**3:.0f} factorisations of {n} readings", flush=True)
 
 

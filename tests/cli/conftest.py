@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from biasgp.cli import app
+from biasgp.cli.commands import app
 
 N, OUTLIERS = 80, (11, 30, 31, 62)
 

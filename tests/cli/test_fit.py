@@ -278,6 +278,6 @@ def test_findings_are_told_in_the_words_of_the_command(run, readings, tmp_path, 
         found = next(finding for finding in summary["findings"] if finding["code"] == "heavy-tail")
         rows = found["rows"]
         assert rows and not set(rows) & {i + 1 for i in OUTLIERS} and max(rows) > 60
-        told = f"Outliers may hide among them. Compare with --method {advice} Row"
+        told = f"Outliers may hide among them. Compare with --method {advice} Rows to look at: "
         assert told in page and told in result.output and told in " ".join(summary["doubts"])
-        assert str(rows[0]) in summary["doubts"][0].rpartition("Row")[2]
+        assert str(rows[0]) in summary["doubts"][0].rpartition("Rows")[2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from biasgp.cli import app
+from biasgp.cli.commands import app
 
 runner = CliRunner()
 

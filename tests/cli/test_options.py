@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biasgp import study
-from biasgp.cli import app
+from biasgp.cli.commands import app
 from biasgp.fleet import FleetExecution, fit_groups
 from biasgp.runner import Execution, Store, Task
 from biasgp.runner import run as run_tasks

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import biasgp
-from biasgp.cli import app
+from biasgp.cli.commands import app
 from biasgp.cli.console import plain_errors
 from biasgp.cli.fleet import LOCK
 from biasgp.cli.requests import as_exceptions

@@ -13,7 +13,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP
-from biasgp.analysis.fitting import Fitted, Settings, frame, make_estimator, residuals
+from biasgp.analysis.fitting import Fitted, Settings, frame, make_estimator
+from biasgp.analysis.judging import examine
+from biasgp.analysis.selection import Selection
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
@@ -174,7 +176,7 @@ def test_standardised_residuals_of_clean_readings_have_standard_deviation_one(me
         warnings.simplefilter("ignore", UserWarning)
         estimator.fit(frame(readings, np.arange(n)), readings.y)
     fitted = Fitted(estimator, np.arange(n), np.empty(0, dtype=np.intp), (), 0.0)
-    found = residuals(fitted, readings, np.zeros(n, dtype=bool))
+    found = examine(Selection("t.csv"), Settings(), "t.csv", readings, fitted).residual
     # The standard error of a standard deviation from 120 readings is 6 %.
     assert np.nanstd(found) == pytest.approx(1.0, abs=0.2)
     assert np.nanmean(found) == pytest.approx(0.0, abs=0.3)

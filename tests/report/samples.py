@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from biasgp.analysis.fit_record import Axis, Effect, FitRecord, Points
-from biasgp.report.fleet_page import FleetRow
 from biasgp.study.results import Results
 from biasgp.study.scoring import SCORES
 
@@ -43,7 +42,7 @@ def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tup
         residual=residual,
     )
     grid = np.linspace(0.0, 1.0, 20)
-    effect = Effect(target, False, "Varies over about 3.", grid, grid, grid - 0.1, grid + 0.1)
+    effect = Effect(Axis(target, False, grid), "Varies over about 3.", grid, grid - 0.1, grid + 0.1)
     axis = Axis(target, True, hours * 3.6e6 + 1.78e12)
     return FitRecord(
         title=f"{target}: which readings to trust",
@@ -52,7 +51,7 @@ def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tup
         source=f"{target}.csv",
         axis=axis,
         points=points,
-        effects=(effect, replace(effect, label="humidity_pct")),
+        effects=(effect, replace(effect, axis=Axis("humidity_pct", False, grid))),
         figures=(("readings used", str(n)), ("flagged", str(n_flagged))),
         sentences=("A sentence.",),
         doubts=doubts,
@@ -68,15 +67,20 @@ def with_text(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, list | tuple):
         return type(value)(with_text(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: with_text(item, change) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{item.name: with_text(getattr(value, item.name), change) for item in fields(value)})
     return value
 
 
-def fleet() -> list[FleetRow]:
+def fleet() -> list[dict[str, Any]]:
     """A good fit, a doubtful one, and none."""
-    good = FleetRow("north", "ok", "groups/north/report.html", 120, 3, 0.12, 1.5, True, "look")
-    return [good, replace(good, trustworthy=False), FleetRow("s", "failed", "p", None, None, None, None, None, "why")]
+    good = {"group": "north", "status": "ok", "file": "groups/north/report.html", "message": "look"}
+    good |= {"readings": 120, "flagged": 3, "noise_std": 0.12, "seconds": 1.5, "trustworthy": True}
+    nothing = dict.fromkeys(("readings", "flagged", "noise_std", "seconds", "trustworthy"))
+    failed = {"group": "s", "status": "failed", "file": "p", "message": "why"}
+    return [good, good | {"trustworthy": False}, failed | nothing]
 
 
 def simulated(folder: Path, text: str) -> Results:

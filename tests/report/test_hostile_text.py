@@ -18,7 +18,7 @@ from samples import fleet, parsed, record, sensor, simulated, with_text
 from biasgp.report.fit_figures import MAX_LABEL, label
 from biasgp.report.fit_page import fit_page
 from biasgp.report.fleet_page import fleet_page
-from biasgp.report.pages import clipped, plotly_script, visible
+from biasgp.report.pages import plotly_script, visible
 from biasgp.report.study_page import write_page
 
 pytest_plugins = ["chromium"]
@@ -71,7 +71,7 @@ def test_the_page_of_a_fit(text):
 def test_a_label_of_plotly_holds_no_markup_and_reads_as_the_text(text):
     made = label(text)
     assert not re.search(r"[<>\"'{}$]|&(?!#\d+;)", made)
-    assert html.unescape(made) == visible(clipped(text, MAX_LABEL))
+    assert html.unescape(made) == visible(text, MAX_LABEL)
 
 
 @given(text=hostile)
@@ -151,7 +151,7 @@ def test_in_a_browser_the_page_of_a_fit_shows_the_text(chromium, tmp_path, text)
     assert quiet(chromium)
     assert chromium.js("document.querySelectorAll('img, svg a, .plot b').length") == 0
     shown = chromium.js("document.querySelector('#readings .ytitle').textContent")
-    assert shown.split() == visible(clipped(text, MAX_LABEL)).split()
+    assert shown.split() == visible(text, MAX_LABEL).split()
     assert chromium.js("document.querySelector('h1').textContent").split() == visible(text).split()
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from biasgp import study
-from biasgp.cli import app
+from biasgp.cli.commands import app
 from biasgp.fleet import FINISHED, FleetExecution, FleetGroup, fit_groups, split
 from biasgp.runner import Outcome, Store, StoreError
 from biasgp.runner.progress import _bar, _lines

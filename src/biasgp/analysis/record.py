@@ -1,24 +1,18 @@
-"""From a fit to what is told about it: the record of the page, and the summary."""
+"""From a fit to what is told about it: the record of the page, the summary, and the table with what was found."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import biasgp
-from biasgp._typing import Array, Mask
-from biasgp.analysis import fitting
-from biasgp.analysis.effects import effects, time_label, to_milliseconds
-from biasgp.analysis.fit_record import Axis, FitRecord, Points
-from biasgp.analysis.fitting import Fitted, Prediction, Settings, Verdict
-from biasgp.analysis.selection import Selection
-from biasgp.analysis.words import duration, quantity, reach, told
-from biasgp.data.columns import Readings, unit_of
-from biasgp.models.diagnosis import Finding
+from biasgp.analysis.fit_record import FitRecord, Points, effect_of, main_axis
+from biasgp.analysis.judging import Analysis
+from biasgp.analysis.words import duration, quantity, reach
 
 METHOD_WORDS = {
     "sparse": "sparse bias: most readings have none, the others share a few kinds",
@@ -28,103 +22,30 @@ METHOD_WORDS = {
     "ep": "Student-t noise by expectation propagation",
     "mcmc": "scale mixture of Gaussians by MCMC",
 }
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """Everything that came of a fit."""
-
-    selection: Selection
-    settings: Settings
-    table_name: str
-    readings: Readings
-    fitted: Fitted
-    prediction: Prediction
-    verdict: Verdict
-    residual: Array
-    reaches: tuple[str, ...]
-    lengths: tuple[float, ...]
-    test: dict[str, Any]
-    agreement: dict[str, Any]
-
-    @property
-    def unit(self) -> str:
-        return unit_of(self.readings.target)
-
-    @property
-    def noise(self) -> float:
-        return float(np.sqrt(self.fitted.estimator.noise_variance_))
-
-    @property
-    def flagged(self) -> Mask:
-        return np.asarray(self.verdict.flagged & self.readings.kept)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What the fit says against itself, about rows of the table, of which the first is 1."""
-        rows = self.fitted.fit_rows + 1
-        return tuple(replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in self.fitted.doubts)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
-
-    @property
-    def response(self) -> str:
-        return fitting.transform_name(self.fitted.estimator)
-
-
-def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:
-    """Predict every row and judge every reading."""
-    rows = np.arange(len(readings.y))
-    prediction = fitting.predict(fitted.estimator, fitting.frame(readings, rows))
-    verdict = fitting.judge(fitted, readings, prediction)
-    found = fitting.lengths(fitted.estimator, prediction, fitted.fit_rows)
-    spans = np.ptp(readings.X[fitted.fit_rows], axis=0)
-    reaches = tuple(reach(f, found[j], float(spans[j])) for j, f in enumerate(readings.features))
-    return Analysis(
-        selection,
-        settings,
-        table_name,
-        readings,
-        fitted,
-        prediction,
-        verdict,
-        fitting.residuals(fitted, readings, verdict.flagged),
-        reaches,
-        tuple(found),
-        fitting.held_out_scores(fitted, readings, verdict.flagged),
-        fitting.agreement(readings, verdict.flagged),
-    )
-
-
-def axis_of(readings: Readings) -> Axis:
-    """The first time, else the first feature, for every row."""
-    times = [j for j, feature in enumerate(readings.features) if feature.is_time]
-    j = times[0] if times else 0
-    feature, values = readings.features[j], readings.X[:, j]
-    if not feature.is_time:
-        return Axis(feature.name, False, values)
-    label = time_label(feature.name, feature.zoned, feature.offset_hours)
-    return Axis(label, True, to_milliseconds(values, feature.origin, feature.offset_hours))
-
-
-def when(axis: Axis) -> list[str]:
-    """Each row's place on the axis, to be read."""
-    if not axis.is_time:
-        return [f"{value:.6g}" for value in axis.values]
-    stamps = pd.to_datetime(pd.Series(axis.values).round(), unit="ms")
-    whole = bool((stamps.dropna().dt.second == 0).all())
-    return list(stamps.dt.strftime("%Y-%m-%d %H:%M" if whole else "%Y-%m-%d %H:%M:%S").fillna(""))
+SWITCHES = {"day_first": ("--month-first", "--day-first"), "header": ("--no-header", "--header")}
+"""Options that are said by name alone, for False and for True."""
+MAX_EFFECTS = 12
+"""Features whose effect is drawn."""
+DIGITS = 6
+"""Of the numbers in files: what is beyond says nothing, and makes files large."""
 
 
 def sentences(outcome: Analysis) -> list[str]:
-    """The findings, one a line."""
-    unit, flagged = outcome.unit, outcome.flagged
-    lines = [f"A reading's noise is {quantity(outcome.noise, unit)} (one standard deviation)."]
-    lines += [
-        f"{feature.name}: {words}." for feature, words in zip(outcome.readings.features, outcome.reaches, strict=True)
-    ]
+    """What was found, one sentence per line."""
+    lines = [f"A reading's noise is {quantity(outcome.noise, outcome.unit)} (one standard deviation)."]
+    lines += [f"{name}: {words}." for name, words in zip(outcome.readings.names, _reaches(outcome), strict=True)]
+    return lines + _more_sentences(outcome)
+
+
+def _reaches(outcome: Analysis) -> list[str]:
+    """What each length-scale means."""
+    spans = np.ptp(outcome.readings.X[outcome.fitted.fit_rows], axis=0).tolist()
+    return [reach(*each) for each in zip(outcome.readings.features, outcome.lengths, spans, strict=True)]
+
+
+def _more_sentences(outcome: Analysis) -> list[str]:
+    """Those on the readings, which the page has too."""
+    lines, unit, flagged = [], outcome.unit, outcome.flagged
     if hasattr(outcome.fitted.estimator, "outlier_mask_"):
         share = flagged.sum() / max(1, outcome.readings.kept.sum())
         biases = outcome.verdict.bias[flagged]
@@ -163,56 +84,41 @@ def remarks(outcome: Analysis) -> list[str]:
     return lines
 
 
-def command(outcome: Analysis) -> str:
-    """The command that does this again."""
-    s, t = outcome.selection, outcome.settings
-    words = ["biasgp", "fit", s.source if s.source == "-" else s.source.rsplit("/", 1)[-1]]
-    words += ["--target", outcome.readings.target]
-    names = [column for feature in outcome.readings.features for column in feature.columns]
-    words += ["--features", ",".join(names)]
-    for option, value, default in (
-        ("--method", t.method, "sparse"),
-        ("--response", t.response, "auto"),
-        ("--kernel", t.kernel, "matern32"),
-        ("--test-fraction", t.test_fraction, 0.0),
-        ("--seed", t.seed, 0),
-        ("--max-rows", t.max_rows, None),
-        ("--max-time", t.max_time, None),
-        ("--where", s.where, None),
-        ("--flag-column", s.flag_column, None),
-        ("--sep", s.sep, None),
-        ("--encoding", s.encoding, None),
-        ("--decimal", s.decimal, None),
-    ):
-        if value != default:
-            words += [option, str(value)]
-    for chosen, yes, no in ((s.day_first, "--day-first", "--month-first"), (s.header, "--header", "--no-header")):
-        words += [] if chosen is None else [yes if chosen else no]
-    for mark in s.na:
-        words += ["--na", mark]
+def _command(outcome: Analysis) -> str:
+    """The command that does this again: what differs from the defaults."""
+    source, readings = outcome.selection.source, outcome.readings
+    columns = ",".join(column for feature in readings.features for column in feature.columns)
+    words = ["biasgp", "fit", source if source == "-" else source.rsplit("/", 1)[-1]]
+    words += ["--target", readings.target, "--features", columns]
+    for part in (outcome.settings, outcome.selection):
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if field.name in ("source", "target", "features") or value == field.default:
+                continue
+            if field.name in SWITCHES:
+                words.append(SWITCHES[field.name][value])
+                continue
+            for each in value if isinstance(value, tuple) else (value,):
+                words += [f"--{field.name.replace('_', '-')}", str(each)]
     return shlex.join(words)
 
 
 def fit_record(outcome: Analysis) -> FitRecord:
     """What the page shows."""
-    readings, verdict, kept = outcome.readings, outcome.verdict, outcome.readings.kept
-    axis = axis_of(readings)
-    held = np.zeros(len(readings.y), dtype=bool)
-    held[outcome.fitted.test_rows] = True
-    shown = np.flatnonzero(kept)
-    axis = Axis(axis.label, axis.is_time, axis.values[shown])
+    readings, verdict, prediction = outcome.readings, outcome.verdict, outcome.prediction
+    shown, axis = np.flatnonzero(readings.kept), main_axis(readings)
     points = Points(
         row=shown + 1,
-        when=when(axis),
+        when=axis.places(shown),
         y=readings.y[shown],
-        mean=outcome.prediction.mean[shown],
-        low=outcome.prediction.low[shown],
-        high=outcome.prediction.high[shown],
+        mean=prediction.mean[shown],
+        low=prediction.low[shown],
+        high=prediction.high[shown],
         bias=verdict.bias[shown],
         bias_std=verdict.bias_std[shown],
         probability=verdict.probability[shown],
         flagged=verdict.flagged[shown],
-        held_out=held[shown],
+        held_out=np.isin(shown, outcome.fitted.test_rows),
         residual=outcome.residual[shown],
     )
     of = (
@@ -225,11 +131,14 @@ def fit_record(outcome: Analysis) -> FitRecord:
         target=readings.target,
         unit=outcome.unit,
         source=f"{outcome.table_name}, {len(readings.y):,} rows",
-        axis=axis,
+        axis=replace(axis, values=axis.values[shown]),
         points=points,
-        effects=effects(outcome.fitted, readings, [f"{words[0].upper()}{words[1:]}." for words in outcome.reaches]),
+        effects=tuple(
+            effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
+            for j, words in enumerate(_reaches(outcome)[:MAX_EFFECTS])
+        ),
         figures=_first_numbers(outcome),
-        sentences=tuple(sentences(outcome)[1 + len(readings.features) :]),
+        sentences=tuple(_more_sentences(outcome)),
         doubts=outcome.doubts,
         remarks=tuple(remarks(outcome)),
         residuals_of=of,
@@ -255,7 +164,7 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
 def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     estimator = outcome.fitted.estimator
     return (
-        ("Command", command(outcome)),
+        ("Command", _command(outcome)),
         ("Model", METHOD_WORDS.get(outcome.settings.method, outcome.settings.method)),
         ("Target, features", f"{outcome.readings.target}; {', '.join(outcome.readings.names)}"),
         ("Transform of the target", f"{outcome.response} ({estimator.response_})"),
@@ -268,22 +177,18 @@ def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
 
 def summary(outcome: Analysis) -> dict[str, Any]:
     """The same for machines."""
-    readings, verdict, prediction = outcome.readings, outcome.verdict, outcome.prediction
-    axis = axis_of(readings)
+    readings, verdict, axis = outcome.readings, outcome.verdict, main_axis(outcome.readings)
     rows = np.flatnonzero(outcome.flagged)
-    places = when(Axis(axis.label, axis.is_time, axis.values[rows]))
-    flagged = [
-        {
-            "row": i + 1,
-            axis_key(readings): place,
-            "value": number(readings.y[i]),
-            "mean": number(prediction.mean[i]),
-            "bias": number(verdict.bias[i]),
-            "bias_std": number(verdict.bias_std[i]),
-            "probability": number(verdict.probability[i]),
-        }
-        for i, place in zip(rows.tolist(), places, strict=True)
-    ]
+    columns = {
+        "row": rows + 1,
+        "time" if axis.is_time else readings.names[0]: np.array(axis.places(rows), dtype=object),
+        "value": readings.y[rows],
+        "mean": outcome.prediction.mean[rows],
+        "bias": verdict.bias[rows],
+        "bias_std": verdict.bias_std[rows],
+        "probability": verdict.probability[rows],
+    }
+    flagged = pd.DataFrame(columns).replace([np.inf, -np.inf], np.nan).astype(object)
     return {
         "biasgp": biasgp.__version__,
         "table": outcome.table_name,
@@ -308,41 +213,21 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in outcome.findings],
         "test": outcome.test,
         "flag_column": outcome.agreement,
-        "n_flagged": len(flagged),
-        "flagged": flagged,
+        "n_flagged": len(rows),
+        # JSON has no NaN, and no infinity.
+        "flagged": flagged.where(flagged.notna(), None).to_dict("records"),
         "fit_seconds": outcome.fitted.seconds,
-        "command": command(outcome),
+        "command": _command(outcome),
     }
-
-
-def axis_key(readings: Readings) -> str:
-    return "time" if any(feature.is_time for feature in readings.features) else readings.names[0]
-
-
-def number(value: float) -> float | None:
-    """For JSON, which has no NaN."""
-    return float(value) if np.isfinite(value) else None
 
 
 def cleaned(cells: pd.DataFrame, outcome: Analysis) -> pd.DataFrame:
     """Every row of the table, with what was found about it."""
-    verdict, kept = outcome.verdict, outcome.readings.kept
-    use = np.where(kept, "fit", "not used").astype(object)
+    use = np.where(outcome.readings.kept, "judged only", "not used").astype(object)
+    use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
-    in_fit = np.zeros(len(use), dtype=bool)
-    in_fit[outcome.fitted.fit_rows] = True
-    use[(use == "fit") & ~in_fit] = "judged only"
-    return with_columns(
-        cells,
-        {
-            "mean": outcome.prediction.mean,
-            "std": outcome.prediction.std,
-            "bias": verdict.bias,
-            "outlier_probability": verdict.probability,
-            "flag": np.where(np.isfinite(outcome.readings.y), verdict.flagged.astype(int).astype(object), ""),
-            "use": use,
-        },
-    )
+    found = {"mean": outcome.prediction.mean, "std": outcome.prediction.std}
+    return with_columns(cells, found | outcome.verdict.columns(outcome.readings.y) | {"use": use})
 
 
 def with_columns(cells: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
@@ -353,10 +238,10 @@ def with_columns(cells: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
 
 
 def _few_digits(values: Any) -> Any:
-    """Numbers to six digits: what is beyond says nothing, and makes files large."""
+    """Numbers to a few digits; other values as they are."""
     array = np.asarray(values)
     if array.dtype.kind != "f":
         return array
-    digits = 5 - np.floor(np.log10(np.where((array == 0.0) | ~np.isfinite(array), 1.0, np.abs(array))))
+    digits = DIGITS - 1 - np.floor(np.log10(np.where((array == 0.0) | ~np.isfinite(array), 1.0, np.abs(array))))
     scale = 10.0 ** np.clip(digits, -300, 300)
     return np.round(array * scale) / scale

@@ -9,19 +9,24 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
+from scipy.stats import sem
 
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import LEVELS, Rows, Settings, frame, make_estimator, rows_to_fit, transform_name
+from biasgp.analysis.fitting import Rows, Settings, frame, make_estimator, split_rows, transform_name
+from biasgp.analysis.judging import LEVELS
 from biasgp.data.columns import Readings
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import FailedFitError
 
 TRIMMED = 0.1
+"""Share of the readings that are left out of the trimmed scores: those that all methods miss most."""
 RESAMPLES = 400
+"""Of the bootstrap for the standard error of a median."""
+FEWEST_PER_FOLD = 5
 
 
 @dataclass(frozen=True)
-class Held:
+class _Held:
     """Each held-out reading under one method."""
 
     error: Array
@@ -33,7 +38,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodScore:
     """A method's scores, each with its standard error."""
 
     method: str
@@ -73,14 +78,15 @@ def cross_validate(
     settings: list[Settings],
     folds: int,
     announce: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> list[Row]:
+) -> list[MethodScore]:
     """All methods on the same folds; best log density first."""
-    rows, _, _ = rows_to_fit(readings, settings[0])
-    folds = min(folds, len(rows) // 5)
+    rows = split_rows(readings, settings[0]).fit
+    folds = min(folds, len(rows) // FEWEST_PER_FOLD)
     if folds < 2:
-        raise FailedFitError(f"{len(rows)} readings are too few to hold some out: a comparison needs at least 10.")
+        fewest = 2 * FEWEST_PER_FOLD
+        raise FailedFitError(f"{len(rows)} readings are too few to hold some out: a comparison needs {fewest}.")
     parts = np.array_split(np.random.default_rng(settings[0].seed).permutation(rows), folds)
-    held: dict[str, Held] = {}
+    held: dict[str, _Held] = {}
     transforms: dict[int, str] = {}
     errors: dict[str, str] = {}
     for setting in settings:
@@ -92,13 +98,12 @@ def cross_validate(
     if not held:
         raise FailedFitError("Every method failed: " + next(iter(errors.values())))
     scored = _score(held, np.random.default_rng(settings[0].seed))
-    return scored + [Row(method, error=text) for method, text in errors.items()]
+    return scored + [MethodScore(method, error=text) for method, text in errors.items()]
 
 
-def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transforms: dict[int, str]) -> Held:
+def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transforms: dict[int, str]) -> _Held:
     """Every part predicted from the others. The transform of a fold is the same for all methods, so it is kept."""
-    columns: list[list[Array]] = [[], [], [], []]
-    flagged, seconds = [], 0.0
+    folds, flagged, seconds = [], [], 0.0
     for i, test in enumerate(parts):
         train = np.concatenate([part for j, part in enumerate(parts) if j != i])
         estimator = make_estimator(replace(settings, response=transforms.get(i, settings.response)))
@@ -110,42 +115,34 @@ def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transfo
         transforms[i] = transform_name(estimator)
         X, y = frame(readings, test), readings.y[test]
         low, median, high = estimator.predict_quantiles(X, LEVELS, include_noise=True).T
-        columns[0].append(np.abs(y - median))
-        columns[1].append(BaseGP.log_predictive_density(estimator, X, y))
-        columns[2].append(estimator.log_predictive_density(X, y))
-        columns[3].append((y >= low) & (y <= high))
+        densities = BaseGP.log_predictive_density(estimator, X, y), estimator.log_predictive_density(X, y)
+        folds.append((np.abs(y - median), *densities, (y >= low) & (y <= high)))
         flagged.append(float(np.mean(getattr(estimator, "outlier_mask_", np.zeros(1)))))
-    error, noise, density, inside = (np.concatenate(column) for column in columns)
-    return Held(error, noise, density, inside.astype(bool), float(np.mean(flagged)), seconds / len(parts))
+    error, noise_density, density, inside = map(np.concatenate, zip(*folds, strict=True))
+    return _Held(error, noise_density, density, inside, float(np.mean(flagged)), seconds / len(parts))
 
 
-def _score(held: dict[str, Held], rng: np.random.Generator) -> list[Row]:
-    names = list(held)
-    n = len(held[names[0]].error)
+def _score(held: dict[str, _Held], rng: np.random.Generator) -> list[MethodScore]:
     # The same readings are trimmed for all methods, so that none gains by missing more.
-    typical = np.median([held[name].error for name in names], axis=0)
+    typical = np.median([each.error for each in held.values()], axis=0)
+    n = len(typical)
     kept = np.argsort(typical, kind="stable")[: n - int(TRIMMED * n)]
     picks = rng.integers(0, n, (RESAMPLES, n))
-    best = max(names, key=lambda name: float(held[name].density.mean()))
+    best = max((each.density for each in held.values()), key=np.mean)
     rows = []
-    for name in names:
-        h = held[name]
-        behind = held[best].density - h.density
+    for name, h in held.items():
+        behind = best - h.density
         medians = np.median(h.error[picks], axis=1)
         rows.append(
-            Row(
+            MethodScore(
                 name,
                 (float(np.median(h.error)), float(medians.std())),
-                (-float(h.noise_density[kept].mean()), _standard_error(h.noise_density[kept])),
-                (float(h.density.mean()), _standard_error(h.density)),
+                (-float(h.noise_density[kept].mean()), float(sem(h.noise_density[kept]))),
+                (float(h.density.mean()), float(sem(h.density))),
                 float(h.inside[kept].mean()),
                 h.flagged,
                 h.seconds,
-                bool(behind.mean() <= 2.0 * _standard_error(behind)),
+                bool(behind.mean() <= 2.0 * sem(behind)),
             )
         )
     return sorted(rows, key=lambda row: -row.log_density[0])
-
-
-def _standard_error(values: Array) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from biasgp import kernels
 from biasgp.data.columns import Readings, read_readings
 from biasgp.data.table import ReadOptions, Table, read_table
-from biasgp.kernels import Kernel
+
+KERNELS = {
+    "exponential": kernels.Exponential,
+    "matern32": kernels.Matern32,
+    "matern52": kernels.Matern52,
+    "se": kernels.SquaredExponential,
+}
 
 
 @dataclass(frozen=True)
@@ -31,30 +37,14 @@ class Selection:
         options = ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
         return read_table(self.source, options)
 
-    def read(self) -> tuple[Table, Readings]:
-        """The table, and the numbers in it."""
-        table = self.table()
-        return table, self.of(table)
-
-    def of(self, table: Table) -> Readings:
+    def readings(self, table: Table) -> Readings:
         """The numbers in a table, or in a part of it."""
-        names = split_names(self.features, table.columns)
+        names = self.feature_names(table.columns)
         return read_readings(table, self.target, names, where=self.where, flag_column=self.flag_column)
 
-
-def split_names(text: str | None, columns: list[str]) -> list[str] | None:
-    """Names with commas between; a column may have a comma in its own name if it is the only one."""
-    if text is None:
-        return None
-    return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def make_kernel(name: str) -> Kernel:
-    """A kernel with one length-scale per input."""
-    kinds = {
-        "exponential": kernels.Exponential,
-        "se": kernels.SquaredExponential,
-        "matern32": kernels.Matern32,
-        "matern52": kernels.Matern52,
-    }
-    return kinds[name](ard=True)
+    def feature_names(self, columns: list[str]) -> list[str] | None:
+        """Names with commas between; a column may have a comma in its own name if it is the only one."""
+        text = self.features
+        if text is None:
+            return None
+        return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]

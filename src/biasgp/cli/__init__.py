@@ -41,12 +41,3 @@ def main() -> None:
 def _end(number: int, _: object) -> None:
     # Not an exception: in the middle of an import it may be dropped, shown or turned into another one.
     os._exit(128 + number)
-
-
-def __getattr__(name: str) -> object:
-    """The commands, for whoever runs them inside Python."""
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from biasgp.cli.commands import app
-
-    return app

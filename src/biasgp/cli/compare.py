@@ -6,34 +6,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from biasgp.cli import options
 from biasgp.cli.console import refuse_empty, remark, say, working
-from biasgp.cli.options import (
-    MODEL,
-    OUTPUT,
-    DayFirst,
-    Decimal,
-    Encoding,
-    Features,
-    Force,
-    Header,
-    KernelName,
-    KernelOption,
-    MethodName,
-    Na,
-    Response,
-    ResponseOption,
-    Seed,
-    Sep,
-    Source,
-    Target,
-    Where,
-)
-from biasgp.messages import WrongUseError
+from biasgp.cli.options import of_model, of_output
 
 if TYPE_CHECKING:
-    from biasgp.analysis.scores import Row
+    from biasgp.analysis.scores import MethodScore
 
 EXAMPLE = """Example:  biasgp compare readings.csv --target no_ppb --features time,temperature_c
 
@@ -41,48 +19,43 @@ Scores are of readings held out in turn. Some of them may be outliers, so no sco
 
 
 def compare(
-    table: Source,
-    target: Target = None,
-    features: Features = None,
+    table: options.Source,
+    target: options.Target = None,
+    features: options.Features = None,
     methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Short names with commas between. Left out: all but mcmc, which is slow.", rich_help_panel=MODEL
-        ),
+        str | None, of_model(help="Short names with commas between. Left out: all but mcmc, which is slow.")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, max=20, help="Parts of the data.", rich_help_panel=MODEL)] = 5,
-    max_rows: Annotated[int, typer.Option(min=20, help="Rows to use, evenly spread.", rich_help_panel=MODEL)] = 500,
-    response: ResponseOption = Response.auto,
-    kernel: KernelOption = KernelName.matern32,
-    na: Na = None,
-    where: Where = None,
-    seed: Seed = 0,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    day_first: DayFirst = None,
-    header: Header = None,
-    out: Annotated[Path | None, typer.Option(help="CSV file for the table.", rich_help_panel=OUTPUT)] = None,
-    force: Force = False,
+    folds: Annotated[int, of_model(min=2, max=20, help="Parts of the data.")] = 5,
+    max_rows: Annotated[int, of_model(min=20, help="Rows to use, evenly spread.")] = 500,
+    response: options.Transform = options.Response.auto,
+    kernel: options.Kernel = options.KernelName.matern32,
+    na: options.Na = None,
+    where: options.Where = None,
+    seed: options.Seed = 0,
+    sep: options.Sep = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    day_first: options.DayFirst = None,
+    header: options.Header = None,
+    out: Annotated[Path | None, of_output(help="CSV file for the table.")] = None,
+    force: options.Force = False,
 ) -> None:
     """Compare the methods on your own readings by cross-validation."""
-    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.fitting import Settings, make_estimator
     from biasgp.analysis.scores import cross_validate
     from biasgp.analysis.selection import Selection
     from biasgp.cli.output import new_file
-    from biasgp.estimators.methods import METHODS
 
     refuse_empty(target=target, features=features, where=where, encoding=encoding, methods=methods)
-    given = [m.value for m in MethodName if m != "mcmc"] if methods is None else [m.strip() for m in methods.split(",")]
-    chosen = list(dict.fromkeys(name for name in given if name))
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown:
-        raise WrongUseError(f"There is no method {unknown[0]!r}; there is {', '.join(METHODS)}.")
+    given = [name.value for name in options.MethodName if name != "mcmc"] if methods is None else methods.split(",")
+    chosen = dict.fromkeys(name.strip() for name in given)
+    settings = [Settings(name, response.value, kernel.value, 0.0, seed, max_rows) for name in chosen if name]
+    for each in settings:
+        make_estimator(each)  # refuses what is no method before the table is read
     marks = tuple(na or ())
     selection = Selection(table, target, features, marks, where, sep, encoding, None, decimal, day_first, header)
-    _, readings = selection.read()
+    readings = selection.readings(selection.table())
     remark(*readings.notes)
-    settings = [Settings(name, response.value, kernel.value, 0.0, seed, max_rows) for name in chosen]
     with nullcontext() if out is None else new_file(out, force=force) as stage:
         rows = cross_validate(readings, settings, folds, working)
         _show(rows, min(max_rows, int(readings.kept.sum())), folds)
@@ -92,7 +65,7 @@ def compare(
             pd.DataFrame([row.flat() for row in rows]).to_csv(stage, index=False)
 
 
-def _show(rows: list[Row], n: int, folds: int) -> None:
+def _show(rows: list[MethodScore], n: int, folds: int) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -110,6 +83,4 @@ def _show(rows: list[Row], n: int, folds: int) -> None:
         "readings, outliers admitted; larger is better, and the table's order. ± is one standard error over readings. "
         "Bold: not worse than the best by two standard errors of the difference."
     )
-    failed = [row for row in rows if row.error]
-    for row in failed:
-        say(f"{row.method} failed: {row.error}", style="yellow")
+    say(*(f"{row.method} failed: {row.error}" for row in rows if row.error), style="yellow")

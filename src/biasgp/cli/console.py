@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -38,7 +38,7 @@ def plain_errors() -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        _stop(STOPPED, INTERRUPTED)
+        stop(STOPPED, INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has left; the interpreter must not try to flush to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -47,7 +47,7 @@ def plain_errors() -> Iterator[None]:
         # typer shows its own complaints about options; they have an exit code.
         if hasattr(error, "exit_code") or os.environ.get("BIASGP_DEBUG"):
             raise
-        _stop(*((STOPPED, 128 + asked()) if asked() else _verdict(error)))
+        stop(*((STOPPED, 128 + asked()) if asked() else _verdict(error)))
 
 
 def _verdict(error: Exception) -> tuple[str, int]:
@@ -68,7 +68,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
     return f"This should not have happened ({type(error).__name__}: {detail}). BIASGP_DEBUG=1 shows where.", FAILED
 
 
-def _stop(message: str, code: int) -> None:
+def stop(message: str, code: int) -> NoReturn:
+    """End the command with one line."""
     Console(stderr=True, soft_wrap=True).print(Text.assemble(("Error: ", "bold red"), printable(message)))
     raise typer.Exit(code)
 
@@ -94,25 +95,23 @@ def time_limit(seconds: float) -> float | None:
 
 
 def say(*lines: str, style: str = "") -> None:
-    """Lines on standard output."""
-    console = Console(soft_wrap=True, highlight=False)
-    for line in lines:
-        console.print(Text(printable(line), style=style))
+    """Lines on standard output, whole and without what a terminal would obey."""
+    _print(Console(soft_wrap=True, highlight=False), lines, style)
 
 
 def remark(*lines: str) -> None:
     """Lines on standard error: what is being done, not the result."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    _print(Console(stderr=True, soft_wrap=True, highlight=False), lines, "dim")
+
+
+def _print(console: Console, lines: Iterable[str], style: str) -> None:
     for line in lines:
-        console.print(Text(printable(line), style="dim"))
+        console.print(Text(printable(line), style=style))
 
 
 @contextmanager
 def working(what: str, *, quiet: bool = False) -> Iterator[None]:
     """A spinner while something takes time, on a terminal only."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield
-        return
-    with console.status(what):
+    with nullcontext() if quiet or not console.is_terminal else console.status(what):
         yield

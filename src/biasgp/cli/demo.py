@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from biasgp.cli.console import say, working
-from biasgp.cli.options import OUTPUT, Force, Seed
+from biasgp.cli.options import Force, Seed, of_output
 
 EXAMPLE = "Example:  biasgp demo --gas no --out demo"
 START = "2026-06-01T00:00:00"
@@ -17,15 +17,14 @@ START = "2026-06-01T00:00:00"
 
 def demo(
     gas: Annotated[str, typer.Option(help="no (five spikes) or o3 (45 readings in runs).", metavar="no|o3")] = "o3",
-    out: Annotated[Path, typer.Option(help="Folder for the results.", rich_help_panel=OUTPUT)] = Path("demo"),
+    out: Annotated[Path, of_output(help="Folder for the results.")] = Path("demo"),
     force: Force = False,
     seed: Seed = 0,
 ) -> None:
     """Fit the built-in campaign: three months of a simulated sensor, with the truth known."""
     from biasgp.analysis.fitting import Settings
     from biasgp.analysis.selection import Selection
-    from biasgp.cli.fit import fit_into, tell
-    from biasgp.data.columns import read_readings
+    from biasgp.cli.fit import Output, fit_into, tell
     from biasgp.data.table import Table
     from biasgp.messages import WrongUseError
 
@@ -34,10 +33,9 @@ def demo(
     began = time.perf_counter()
     with working("Simulating"):
         table = Table("the simulated campaign", campaign_table(seed))
-    target, features = f"{gas}_ppb", ["time", "temperature_c", "humidity_pct"]
-    readings = read_readings(table, target, features, flag_column=f"{gas}_flag")
-    selection = Selection("campaign.csv", target, ",".join(features), flag_column=f"{gas}_flag")
-    outcome = fit_into(out, selection, Settings(seed=seed), table, readings, force=force)
+    features = "time,temperature_c,humidity_pct"
+    selection = Selection("campaign.csv", f"{gas}_ppb", features, flag_column=f"{gas}_flag")
+    outcome = fit_into(out, selection, Settings(seed=seed), table, selection.readings(table), Output(force))
     tell(outcome, out, time.perf_counter() - began)
     found = outcome.agreement
     say(f"Against the simulated truth: precision {found['precision']:.2f}, recall {found['recall']:.2f}.")

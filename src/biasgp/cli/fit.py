@@ -5,40 +5,19 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from biasgp import watch
+from biasgp.cli import options
 from biasgp.cli.console import refuse_empty, remark, say, time_limit, working
-from biasgp.cli.options import (
-    MODEL,
-    TABLE,
-    DayFirst,
-    Decimal,
-    Encoding,
-    Features,
-    Force,
-    Header,
-    KernelName,
-    KernelOption,
-    MethodName,
-    Na,
-    OutFolder,
-    Response,
-    ResponseOption,
-    Seed,
-    Sep,
-    Source,
-    Target,
-    Where,
-)
+from biasgp.cli.options import of_fleet, of_model, of_table
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp.analysis.fitting import Settings
-    from biasgp.analysis.record import Analysis
+    from biasgp.analysis.fitting import Settings, Split
+    from biasgp.analysis.judging import Analysis
     from biasgp.analysis.selection import Selection
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
@@ -47,72 +26,46 @@ EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,t
 
 Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
 SHOWN = 20
+"""Flagged readings in the terminal."""
 LONGEST_NAME = 80
 """Characters of the target in the name of a folder; file systems end at 255 for the whole name."""
-FLEET = "A fleet of sensors"
 
 
 def fit(
-    table: Source,
-    target: Target = None,
-    features: Features = None,
-    method: Annotated[
-        MethodName, typer.Option(help="How outliers are modelled.", rich_help_panel=MODEL)
-    ] = MethodName.sparse,
-    response: ResponseOption = Response.auto,
-    kernel: KernelOption = KernelName.matern32,
-    out: OutFolder = None,
-    force: Force = False,
-    na: Na = None,
-    where: Where = None,
-    flag_column: Annotated[
-        str | None, typer.Option(help="Column with someone's flags, to compare with.", rich_help_panel=TABLE)
-    ] = None,
+    table: options.Source,
+    target: options.Target = None,
+    features: options.Features = None,
+    method: options.Method = options.MethodName.sparse,
+    response: options.Transform = options.Response.auto,
+    kernel: options.Kernel = options.KernelName.matern32,
+    out: options.OutFolder = None,
+    force: options.Force = False,
+    na: options.Na = None,
+    where: options.Where = None,
+    flag_column: Annotated[str | None, of_table(help="Column with someone's flags, to compare with.")] = None,
     test_fraction: Annotated[
-        float,
-        typer.Option(min=0.0, max=0.9, help="Share of the readings to hold out and score.", rich_help_panel=MODEL),
+        float, of_model(min=0.0, max=0.9, help="Share of the readings to hold out and score.")
     ] = 0.0,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     max_rows: Annotated[
         int | None,
-        typer.Option(
-            min=5,
-            help="Fit to at most this many rows, evenly spread. Left out: all (2,500 with ep, mcmc).",
-            rich_help_panel=MODEL,
-        ),
+        of_model(min=5, help="Fit to at most this many rows, evenly spread. Left out: all (2,500 with ep, mcmc)."),
     ] = None,
     max_time: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds after which the search for the parameters ends with the best so far.", rich_help_panel=MODEL
-        ),
+        float | None, of_model(help="Seconds after which the search for the parameters ends with the best so far.")
     ] = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    day_first: DayFirst = None,
-    header: Header = None,
-    by: Annotated[
-        str | None,
-        typer.Option(help="Column that names sensors or stations: a fit for each.", rich_help_panel=FLEET),
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="With --by: worker processes on this machine.", rich_help_panel=FLEET)
-    ] = 1,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="With --by: the Dask cluster of this scheduler, tcp://HOST:PORT; waits 30 s for it.",
-            rich_help_panel=FLEET,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(help="With --by: seconds after which a group is given up; 0 for never.", rich_help_panel=FLEET),
-    ] = 0.0,
+    sep: options.Sep = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    day_first: options.DayFirst = None,
+    header: options.Header = None,
+    by: Annotated[str | None, of_fleet(help="Column that names sensors or stations: a fit for each.")] = None,
+    jobs: options.Jobs = 1,
+    scheduler: options.Scheduler = None,
+    timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Settings
+    from biasgp.analysis.fitting import Settings, make_estimator
     from biasgp.analysis.selection import Selection
 
     began = time.perf_counter()
@@ -121,106 +74,89 @@ def fit(
     marks = tuple(na or ())
     selection = Selection(table, target, features, marks, where, sep, encoding, flag_column, decimal, day_first, header)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time)
-    _check_time(settings)
+    if max_time is not None and not 0.0 < max_time < float("inf"):
+        raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
+    make_estimator(settings)  # refuses a --max-time that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
+        from biasgp.runner import Execution
 
-        place = out or Path(_folder_name(table, by))
-        how: dict[str, Any] = {"jobs": jobs, "scheduler": scheduler, "timeout": limit, "force": force}
-        fit_fleet(place, selection, settings, by, **how)
+        execution = Execution(jobs, scheduler, limit)
+        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, force=force)
         return
     with working("Reading"):
-        read, readings = selection.read()
+        read = selection.table()
+        readings = selection.readings(read)
     folder = out or Path(_folder_name(table, readings.target))
-    outcome = fit_into(folder, selection, settings, read, readings, force=force)
+    outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
 
 
-def _check_time(settings: Settings) -> None:
-    """Refuse a --max-time that makes no sense before the table is read."""
-    from biasgp.analysis.fitting import make_estimator
+@dataclass(frozen=True)
+class Output:
+    """How results are written: over others, with plotly in the report or where it lies, and without a word."""
 
-    if settings.max_time is not None and not 0.0 < settings.max_time < float("inf"):
-        raise WrongUseError(f"--max-time must be a number of seconds above 0, got {settings.max_time:g}.")
-    make_estimator(settings)
+    force: bool
+    plotly: str = ""
+    quiet: bool = False
 
 
 def fit_into(
-    folder: Path,
-    selection: Selection,
-    settings: Settings,
-    table: Table,
-    readings: Readings,
-    *,
-    force: bool,
-    plotly: str = "",
-    quiet: bool = False,
+    folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
-    """Fit, and write the four files; the report holds plotly, or refers to where it lies."""
-    from biasgp.analysis import fitting
-    from biasgp.analysis.record import cleaned, examine, fit_record, summary
+    """Fit, and write the four files."""
+    from biasgp.analysis.fitting import fit, split_rows
+    from biasgp.analysis.judging import examine
+    from biasgp.analysis.record import cleaned, fit_record, summary
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
+    from biasgp.covariance.vecchia_posterior import PREDICTIONS
+    from biasgp.models.strategy import EXACT_UP_TO
     from biasgp.persistence import save_model
     from biasgp.report.fit_page import fit_page
 
-    with new_folder(folder, force=force) as stage:
-        if not quiet:
-            _announce(readings, settings)
-        with following("Fitting", _ways_to_hurry(settings), quiet=quiet):
-            _foresee_predictions(readings, settings)
-            fitted = fitting.fit(readings, settings)
+    with new_folder(folder, force=output.force) as stage:
+        split = split_rows(readings, settings)
+        by_neighbours = settings.scales and len(split.fit) > EXACT_UP_TO
+        if not output.quiet:
+            _announce(readings, split, by_neighbours)
+        advice = "--max-rows fits to fewer rows, and --where leaves rows out."
+        if settings.scales:
+            advice += " --max-time ends the search after so many seconds with the best so far."
+        with following("Fitting", advice, quiet=output.quiet):
+            if by_neighbours:
+                # They can take longer than the fit: all rows, and again without themselves.
+                watch.expect(PREDICTIONS, 2 * len(readings.y))
+            fitted = fit(readings, settings, split)
             watch.stage("predicting every row")
             outcome = examine(selection, settings, table.name, readings, fitted)
-        with working("Writing the report", quiet=quiet):
+        with working("Writing the report", quiet=output.quiet):
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
-            (stage / "report.html").write_text(fit_page(fit_record(outcome), plotly), encoding="utf-8")
+            (stage / "report.html").write_text(fit_page(fit_record(outcome), output.plotly), encoding="utf-8")
             inert(cleaned(table.cells, outcome)).to_csv(stage / "cleaned.csv", index=False)
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome
 
 
-def _announce(readings: Readings, settings: Settings) -> None:
+def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:
     """What was guessed, and what will be done to a table that is too large to fit whole."""
-    from biasgp.analysis.fitting import rows_to_fit, scales
-    from biasgp.models.strategy import EXACT_UP_TO
-
     remark(*readings.notes)
-    rows, _, available = rows_to_fit(readings, settings)
-    if len(rows) < available:
+    n = len(split.fit)
+    if n < split.available:
         remark(
-            f"{available:,} rows are too many to fit at once: the model will be fitted to {len(rows):,} of them, "
+            f"{split.available:,} rows are too many to fit at once: the model will be fitted to {n:,} of them, "
             f"evenly spread over {readings.names[0]!r}, and then predict and judge all. --max-rows changes that."
         )
-    elif len(rows) > EXACT_UP_TO and scales(settings.method):
+    elif by_neighbours:
         remark(
-            f"{len(rows):,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only. "
+            f"{n:,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only. "
             "How long that takes is told when it has been measured."
         )
 
 
-def _ways_to_hurry(settings: Settings) -> str:
-    from biasgp.analysis.fitting import scales
-
-    limit = " --max-time ends the search after so many seconds with the best so far." if scales(settings.method) else ""
-    return f"--max-rows fits to fewer rows, and --where leaves rows out.{limit}"
-
-
-def _foresee_predictions(readings: Readings, settings: Settings) -> None:
-    """From nearest neighbours they can take longer than the fit: all rows, and again without themselves."""
-    from biasgp.analysis.fitting import rows_to_fit, scales
-    from biasgp.covariance.vecchia_posterior import PREDICTIONS
-    from biasgp.models.strategy import EXACT_UP_TO
-
-    if scales(settings.method) and len(rows_to_fit(readings, settings)[0]) > EXACT_UP_TO:
-        watch.expect(PREDICTIONS, 2 * len(readings.y))
-
-
 def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, object]:
     """What `biasgp predict` needs to know beside the model."""
-    from dataclasses import asdict
-
     X = readings.X[readings.kept]
     columns = [readings.target, *(name for feature in readings.features for name in feature.columns)]
     return {
@@ -246,8 +182,7 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     say(*remarks(outcome), *sentences(outcome))
     if outcome.flagged.any():
         _tell_flagged(outcome)
-    for doubt in outcome.doubts:
-        say(f"Look at this: {doubt}", style="yellow")
+    say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
     say(f"Took {seconds:.1f} s, {outcome.fitted.seconds:.1f} s of it for the fit.")
     say(f"The report is in {folder / 'report.html'}", style="bold")
 
@@ -258,31 +193,24 @@ def _tell_flagged(outcome: Analysis) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from biasgp.analysis.fit_record import Axis
-    from biasgp.analysis.record import axis_of, when
+    from biasgp.analysis.fit_record import main_axis
+    from biasgp.analysis.judging import NORMAL_95
     from biasgp.messages import printable
 
-    rows = np.flatnonzero(outcome.flagged)
-    largest = rows[np.argsort(-np.abs(outcome.verdict.bias[rows]), kind="stable")[:SHOWN]]
-    axis = axis_of(outcome.readings)
+    rows, verdict = np.flatnonzero(outcome.flagged), outcome.verdict
+    largest = rows[np.argsort(-np.abs(verdict.bias[rows]), kind="stable")[:SHOWN]]
+    axis = main_axis(outcome.readings)
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
-    places = when(Axis(axis.label, axis.is_time, axis.values[largest]))
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
     table = RichTable(title=title, title_justify="left", title_style="bold")
     for heading in ("row", axis.label, f"reading{unit}", f"estimated bias{unit}", "probability"):
         table.add_column(Text(printable(heading)), justify="right")
-    for i, place in zip(largest.tolist(), places, strict=True):
-        probability = outcome.verdict.probability[i]
-        cells = (str(i + 1), place, f"{outcome.readings.y[i]:.5g}", _bias(outcome, i))
-        table.add_row(*cells, f"{probability:.2f}" if np.isfinite(probability) else "–")
+    for i, place in zip(largest.tolist(), axis.places(largest), strict=True):
+        bias, std, probability = (column[i] for column in (verdict.bias, verdict.bias_std, verdict.probability))
+        interval = f"{bias:+.4g}" + (f" ± {NORMAL_95 * std:.2g}" if np.isfinite(std) else "")
+        chance = f"{probability:.2f}" if np.isfinite(probability) else "–"
+        table.add_row(str(i + 1), place, f"{outcome.readings.y[i]:.5g}", interval, chance)
     Console(highlight=False).print(table)
     if len(rows) > SHOWN:
         say("All of them are in cleaned.csv.")
-
-
-def _bias(outcome: Analysis, i: int) -> str:
-    import numpy as np
-
-    std = outcome.verdict.bias_std[i]
-    return f"{outcome.verdict.bias[i]:+.4g}" + (f" ± {1.96 * std:.2g}" if np.isfinite(std) else "")

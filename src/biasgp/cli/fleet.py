@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,52 +16,43 @@ if TYPE_CHECKING:
 
     from biasgp.analysis.fitting import Settings
     from biasgp.analysis.selection import Selection
-    from biasgp.data.table import Table
+    from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
+SHOWN = 10
+"""Groups that are named in the terminal."""
 
 
 def fit_fleet(
-    folder: Path,
-    selection: Selection,
-    settings: Settings,
-    by: str,
-    *,
-    jobs: int,
-    scheduler: str | None,
-    timeout: float | None,
-    force: bool,
+    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, *, force: bool
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
-    from biasgp.analysis.selection import Selection, split_names
-    from biasgp.cli.output import inert
     from biasgp.data.columns import choose
     from biasgp.fleet import FleetGroup, GroupWork, run_groups, split
-    from biasgp.runner import Execution, StoreError
+    from biasgp.runner import StoreError
     from biasgp.staging import lock, sweep
 
-    execution = Execution(jobs, scheduler, timeout)
     try:
         execution.check()
     except ValueError as error:
-        raise WrongUseError(f"--scheduler: {error}" if scheduler is not None else str(error)) from error
+        raise WrongUseError(f"--scheduler: {error}" if execution.scheduler is not None else str(error)) from error
     except ModuleNotFoundError as error:
         raise WrongUseError(f"--scheduler: {error}. A cluster needs more: pip install 'biasgp[study]'.") from error
     table = selection.table()
     column = table.column(by)
-    names = column.cells.where(~column.missing)
-    groups = split(names)
+    groups = split(column.cells.where(~column.missing))
     if not groups:
         raise WrongUseError(f"Column {by!r} names no group: all its cells are empty.")
-    wanted = split_names(selection.features, [name for name in table.columns if name != by])
-    target, features, notes = choose(_without(table, by), selection.target, wanted, selection.flag_column)
+    rest = replace(table, cells=table.cells.drop(columns=[by]))  # what names the groups is no input
+    wanted = selection.feature_names(rest.columns)
+    target, features, notes = choose(rest, selection.target, wanted, selection.flag_column)
     if table.column(target).kind in ("text", "empty"):
         raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
     columns = [name for feature in features for name in feature.columns]
-    chosen = Selection(**{**asdict(selection), "target": target, "features": ",".join(columns)})
+    chosen = replace(selection, target=target, features=",".join(columns))
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
 
     formats = {name: asdict(form) for name, form in table.formats([target, *columns]).items()}
@@ -71,7 +62,7 @@ def fit_fleet(
         return part, chosen, settings, str((folder / _place(group)).resolve())
 
     work = GroupWork(
-        function=fit_group,
+        function=_fit_group,
         payload=payload,
         settings=[biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True)],
         data=lambda group: table.cells.iloc[group.rows],
@@ -85,22 +76,21 @@ def fit_fleet(
             raise WrongUseError(str(error)) from error
         # A group that was given up can have been ended in the middle of writing.
         sweep(folder / GROUPS)
-        _write(folder, results, inert, selection.source, target, by)
+        _write(folder, results, selection.source, target, by)
     _tell(folder, results)
 
 
-def fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
+def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     """One group's fit, in a worker; returns what the index tells of it."""
-    from biasgp.cli.fit import fit_into
+    from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
     table, selection, settings, folder = task
-    readings = selection.of(table)
+    readings = selection.readings(table)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
-    outcome = fit_into(
-        Path(folder), selection, settings, table, readings, force=True, plotly=f"../../{PLOTLY}", quiet=True
-    )
+    output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)
+    outcome = fit_into(Path(folder), selection, settings, table, readings, output)
     return {
         "readings": int(readings.kept.sum()),
         "flagged": int(outcome.flagged.sum()),
@@ -111,20 +101,13 @@ def fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def _without(table: Table, by: str) -> Table:
-    """The table without the column that names the groups, which is no input."""
-    from dataclasses import replace
-
-    return replace(table, cells=table.cells.drop(columns=[by]))
-
-
 def _place(group: Any) -> str:
     return f"{GROUPS}/{group.slug}"
 
 
 def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
     """Make the folder, or make sure that what is in it came of the same command; then the run is resumed."""
-    from biasgp.cli.output import write_whole
+    from biasgp.cli.output import new_file
     from biasgp.report.pages import plotly_script
 
     text = json.dumps(configuration, indent=1, ensure_ascii=False, default=str)
@@ -139,11 +122,12 @@ def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
                 f"{str(folder)!r} holds another fleet (its {' and '.join(different)} differ). Choose another --out, "
                 "or add --force."
             )
-        if different and force:
+        if different:
             shutil.rmtree(folder / GROUPS, ignore_errors=True)
     (folder / GROUPS).mkdir(parents=True, exist_ok=True)
-    write_whole(marker, lambda stage: _text(stage, text), force=True)
-    write_whole(folder / PLOTLY, lambda stage: _text(stage, plotly_script()), force=True)
+    for path, content in ((marker, text), (folder / PLOTLY, plotly_script())):
+        with new_file(path, force=True) as stage:
+            stage.write_text(content, encoding="utf-8")
 
 
 def _settings_in(marker: Path) -> dict[str, Any]:
@@ -155,35 +139,18 @@ def _settings_in(marker: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _write(folder: Path, results: pd.DataFrame, inert: Any, source: str, target: str, by: str) -> None:
+def _write(folder: Path, results: pd.DataFrame, source: str, target: str, by: str) -> None:
     """results.csv and index.html."""
-    import pandas as pd
-
-    from biasgp.cli.output import write_whole
+    from biasgp.cli.output import inert, new_file
     from biasgp.data.columns import unit_of
-    from biasgp.fleet import COLUMNS
-    from biasgp.report.fleet_page import FleetRow, fleet_page
+    from biasgp.report.fleet_page import fleet_page
 
-    def known(value: Any) -> Any:
-        return None if pd.isna(value) else value
-
-    rows = [
-        FleetRow(
-            group=str(row["group"]),
-            status=str(row["status"]),
-            page=str(row["file"]),
-            message=str(row["message"]),
-            **{name: known(row[name]) for name in COLUMNS},
-        )
-        for row in results.to_dict("records")
-    ]
+    rows = results.astype(object).where(results.notna(), None).to_dict("records")
     page = fleet_page(f"{target} by {by}", f"{len(rows)} groups of {source}", unit_of(target), rows)
-    write_whole(folder / "results.csv", lambda stage: inert(results).to_csv(stage, index=False), force=True)
-    write_whole(folder / "index.html", lambda stage: _text(stage, page), force=True)
+    with new_file(folder / "results.csv", force=True) as stage:
+        inert(results).to_csv(stage, index=False)
+    with new_file(folder / "index.html", force=True) as stage:
+        stage.write_text(page, encoding="utf-8")
 
 
 def _tell(folder: Path, results: pd.DataFrame) -> None:
@@ -193,10 +160,10 @@ def _tell(folder: Path, results: pd.DataFrame) -> None:
     )
     doubtful = results.loc[ok & (results["trustworthy"] == False), "group"]  # noqa: E712  (may be missing)
     if len(doubtful):
-        shown = ", ".join(doubtful.head(10)) + (" and more" if len(doubtful) > 10 else "")
+        shown = ", ".join(doubtful.head(SHOWN)) + (" and more" if len(doubtful) > SHOWN else "")
         say(f"Look at these before you trust them: {shown}.", style="yellow")
-    for row in results.loc[~ok].head(10).itertuples():
-        say(f"{row.group}: {row.status}: {row.message}", style="yellow")
+    bad = results.loc[~ok].head(SHOWN).itertuples()
+    say(*(f"{row.group}: {row.status}: {row.message}" for row in bad), style="yellow")
     say(f"The index is {folder / 'index.html'}", style="bold")
     if not ok.any():
         raise FailedFitError("No group could be fitted.")

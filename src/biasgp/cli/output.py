@@ -6,8 +6,8 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,18 +37,16 @@ def new_folder(out: Path, *, force: bool) -> Iterator[Path]:
         with _stage(target, out.parent) as stage:
             _refuse_folder(out, force)  # a run that had the lock may have finished by now
             yield stage
-            _sync(stage)
+            for path in stage.iterdir():  # have the disk confirm each; a full one may say so only now
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
             with _uninterrupted():
                 _move(stage, target)
             made = []
     finally:
-        _remove_empty(made)
-
-
-def write_whole(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
-    """Write a file beside `path`, then put it there."""
-    with new_file(path, force=force) as stage:
-        write(stage)
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager
@@ -93,8 +91,7 @@ def inert(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     tamed = frame.copy(deep=False)
-    for name in frame.columns:
-        cells = frame[name]
+    for name, cells in frame.items():
         if pd.api.types.is_string_dtype(cells) or pd.api.types.is_object_dtype(cells):
             tamed[name] = cells.map(lambda cell: _inert(cell) if isinstance(cell, str) else cell)
     tamed.columns = [_inert(str(name)) for name in frame.columns]
@@ -121,24 +118,9 @@ def _make_parents(folder: Path) -> list[Path]:
     return missing
 
 
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-
-
 def _unwritable(folder: Path, error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"Nothing can be written in {str(folder)!r} ({reason}). Choose another place with --out."
-
-
-def _sync(stage: Path) -> None:
-    """Have the disk confirm that it has the files; a full one may say so only now."""
-    for path in stage.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
 
 
 def _move(stage: Path, out: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from biasgp.cli.console import refuse_empty, remark, say, working
-from biasgp.cli.options import OUTPUT, DayFirst, Decimal, Encoding, Force, Header, Na, Sep, Source
+from biasgp.cli.options import DayFirst, Decimal, Encoding, Force, Header, Na, Sep, Source, of_output
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A model.skops that `biasgp fit` wrote.", metavar="MODEL")],
     table: Source,
     out: Annotated[
-        str | None,
-        typer.Option(
-            help="CSV file to write, - for standard output. Left out: TABLE-predicted.csv.", rich_help_panel=OUTPUT
-        ),
+        str | None, of_output(help="CSV file to write, - for standard output. Left out: TABLE-predicted.csv.")
     ] = None,
     force: Force = False,
     na: Na = None,
@@ -43,14 +40,12 @@ def predict(
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
     from biasgp.analysis.selection import Selection
-    from biasgp.cli.output import inert, write_whole
+    from biasgp.cli.output import inert, new_file
     from biasgp.persistence import read_model
 
     refuse_empty(out=out, encoding=encoding)
     marks = tuple(na or ())
-    selection = Selection(
-        table, na=marks, sep=sep, encoding=encoding, decimal=decimal, day_first=day_first, header=header
-    )
+    selection = Selection(table, None, None, marks, None, sep, encoding, None, decimal, day_first, header)
     with working("Reading"):
         saved = read_model(model)
         if "features" not in saved.about:
@@ -65,12 +60,13 @@ def predict(
         frame.to_csv(sys.stdout, index=False)
         return
     path = Path(out) if out else Path(f"{'stdin' if table == '-' else Path(table).stem}-predicted.csv")
-    write_whole(path, lambda stage: frame.to_csv(stage, index=False), force=force)
+    with new_file(path, force=force) as stage:
+        frame.to_csv(stage, index=False)
     say(f"{int(readings.complete.sum()):,} of {len(read):,} rows predicted; they are in {path}")
 
 
 @dataclass(frozen=True)
-class Needs:
+class _Needs:
     """What a model file says of the table it was fitted to: checked, for it may come from anywhere."""
 
     target: str
@@ -79,7 +75,7 @@ class Needs:
     formats: dict[str, Format]
 
 
-def _needs(saved: SavedModel, name: str) -> Needs:
+def _needs(saved: SavedModel, name: str) -> _Needs:
     from biasgp.persistence import ModelFileError
 
     try:
@@ -93,7 +89,7 @@ def _needs(saved: SavedModel, name: str) -> Needs:
     return needs
 
 
-def _read_needs(about: dict[str, Any]) -> Needs:
+def _read_needs(about: dict[str, Any]) -> _Needs:
     """The same from the notes themselves; an error of whatever kind where they make no sense."""
     import numpy as np
     import pandas as pd
@@ -121,10 +117,10 @@ def _read_needs(about: dict[str, Any]) -> Needs:
     formats = {column: Format(**fields) for column, fields in about.get("formats", {}).items()}
     if not all(form.decimal in ("", ",", ".") and form.day_first in (None, False, True) for form in formats.values()):
         raise ValueError
-    return Needs(about["target"], tuple(features), ranges, formats)
+    return _Needs(about["target"], tuple(features), ranges, formats)
 
 
-def _readings(table: Table, needs: Needs) -> Readings:
+def _readings(table: Table, needs: _Needs) -> Readings:
     """The model's columns of a new table; rows with a missing input are kept, and not predicted."""
     import numpy as np
 
@@ -151,15 +147,15 @@ def _readings(table: Table, needs: Needs) -> Readings:
 def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
     import numpy as np
 
-    from biasgp.analysis import fitting
+    from biasgp.analysis.fitting import frame
+    from biasgp.analysis.judging import LEVELS, judge_new, predict
     from biasgp.analysis.record import with_columns
 
-    rows = np.arange(len(table))
-    X = fitting.frame(readings, rows)
-    prediction = fitting.predict(saved.estimator, X)
+    X = frame(readings)
+    prediction = predict(saved.estimator, X)
     noisy = np.full((2, len(X)), np.nan)
     ready = readings.complete
-    noisy[:, ready] = saved.estimator.predict_quantiles(X[ready], fitting.LEVELS[::2], include_noise=True).T
+    noisy[:, ready] = saved.estimator.predict_quantiles(X[ready], LEVELS[::2], include_noise=True).T
     columns: dict[str, Any] = {
         "mean": prediction.mean,
         "std": prediction.std,
@@ -169,8 +165,5 @@ def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
         "reading_high_95": noisy[1],
     }
     if np.isfinite(readings.y).any():
-        verdict = fitting.judge_new(saved.estimator, readings, prediction)
-        columns["bias"] = verdict.bias
-        columns["outlier_probability"] = verdict.probability
-        columns["flag"] = np.where(np.isfinite(readings.y), verdict.flagged.astype(int).astype(object), "")
+        columns |= judge_new(saved.estimator, readings, prediction).columns(readings.y)
     return with_columns(table.cells, columns)

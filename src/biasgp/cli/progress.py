@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -30,11 +30,9 @@ def following(what: str, advice: str, *, quiet: bool = False) -> Iterator[None]:
         yield
         return
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    if not console.is_terminal:
-        with watched(Watch(ledger=Ledger(Teller(what, advice, console).hear))):
-            yield
-        return
-    with console.status(what) as status, watched(Watch(ledger=Ledger(Teller(what, advice, console, status).hear))):
+    spinner = console.status(what) if console.is_terminal else None
+    ledger = Ledger(Teller(what, advice, console, spinner).hear)
+    with spinner or nullcontext(), watched(Watch(ledger=ledger)):
         yield
 
 
@@ -60,15 +58,13 @@ class Teller:
         if now - self._began < QUICK or left <= 0.0:
             return
         stage = f" ({ledger.stage})" if ledger.stage else ""
-        text = f"{self._what}{stage}: {'about' if ledger.measured else 'more than'} {duration(left)} left"
+        amount = f"{'about' if ledger.measured else 'more than'} {duration(left)}"
+        text = f"{self._what}{stage}: {amount} left"
         if self._status is not None:
             self._status.update(Text(text))
         elif now - self._last >= SECONDS_BETWEEN_LINES:
-            self._say(text)
+            self._console.print(Text(text, style="dim"))
             self._last = now
         if left > LONG and not self._advised:
             self._advised = True
-            self._say(f"This takes {'about' if ledger.measured else 'more than'} {duration(left)} more. {self._advice}")
-
-    def _say(self, text: str) -> None:
-        self._console.print(Text(text, style="dim"))
+            self._console.print(Text(f"This takes {amount} more. {self._advice}", style="dim"))

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
-from biasgp.cli.console import refuse_empty, time_limit
-from biasgp.messages import WrongUseError, printable
+from biasgp.cli.console import FAILED, INTERRUPTED, WRONG_USE, refuse_empty, remark, say, stop, time_limit
+from biasgp.cli.options import Jobs, Scheduler, Timeout
+from biasgp.messages import WrongUseError
 from biasgp.staging import InUseError, lock
 
 TERMINATED = 128 + signal.SIGTERM
@@ -29,11 +29,6 @@ app = typer.Typer(
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same command goes on where it was.")]
 Methods = Annotated[str | None, typer.Option(help="Names, with commas; cob@auto is cob with response=auto.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all data.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Worker processes on this machine.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Run on the Dask cluster of this scheduler, tcp://HOST:PORT; waits 30 s for it.")
-]
-Timeout = Annotated[float, typer.Option(help="Seconds after which one fit is given up; 0 for never.")]
 Extend = Annotated[bool, typer.Option("--extend", help="Add methods, data or replicates to the study in the folder.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run again what failed or was given up.")]
 Plugin = Annotated[
@@ -52,7 +47,7 @@ QUICK_SENSOR: dict[str, Any] = {"replicates": 1, "methods": "gp,oracle,cob,spars
 
 
 @app.command("simulated", epilog="Example: biasgp study simulated --methods gp,cob,sparse --jobs 2 --out study")
-def simulated_command(
+def _simulated(
     context: typer.Context,
     out: Out,
     dataset: Annotated[str, typer.Option(help="Data sets, with commas.")] = "1d,friedman",
@@ -72,19 +67,17 @@ def simulated_command(
     no_report: NoReport = False,
 ) -> None:
     """The paper's Section 3: two data sets, eight scenarios of outliers, every method."""
-    given: dict[str, Any] = {"scenarios": scenarios, "replicates": replicates, "methods": methods}
-    given = _with_quick(context, given, QUICK_SIMULATED if quick else {})
     with _one_line_errors(out):
         refuse_empty(dataset=dataset, scenarios=scenarios, methods=methods, kernel=kernel)
         from biasgp.study import Execution, SimulatedDesign, simulated
 
-        added = _add_methods(register, peers)
+        chosen = _chosen(context, QUICK_SIMULATED)
         design = SimulatedDesign(
             datasets=_list(dataset),
-            scenarios=_numbers("--scenarios", given["scenarios"], int),
-            replicates=given["replicates"],
-            methods=_chosen(given["methods"], added),
+            scenarios=_numbers("--scenarios", chosen["scenarios"], int),
             kernels=_list(kernel),
+            replicates=chosen["replicates"],
+            methods=chosen["methods"],
             seed=seed,
         )
         execution = Execution(jobs, scheduler, time_limit(timeout), retry_failed)
@@ -92,7 +85,7 @@ def simulated_command(
 
 
 @app.command("sensor", epilog="Example: biasgp study sensor --data readings.csv --responses no_ppb --out study")
-def sensor_command(
+def _sensor(
     context: typer.Context,
     out: Out,
     data: Annotated[Path | None, typer.Option(help="A CSV; the built-in simulated campaign when left out.")] = None,
@@ -116,31 +109,29 @@ def sensor_command(
     no_report: NoReport = False,
 ) -> None:
     """The paper's Section 4: records of a campaign are replaced by outliers and predicted."""
-    given: dict[str, Any] = {"replicates": replicates, "methods": methods, "every": every}
-    given = _with_quick(context, given, QUICK_SENSOR if quick else {})
     with _one_line_errors(out):
         refuse_empty(responses=responses, flags=flags, features=features, shares=shares, methods=methods)
         from biasgp.study import Execution, SensorDesign, sensor
 
-        added = _add_methods(register, peers)
+        chosen = _chosen(context, QUICK_SENSOR)
         design = SensorDesign(
             data=data,
             responses=_list(responses),
-            flags=_maybe_list(flags),
+            flags=None if flags is None else _list(flags),
             features=_list(features),
             shares=_numbers("--shares", shares, float),
-            replicates=given["replicates"],
-            methods=_chosen(given["methods"], added),
             kernel=kernel,
+            replicates=chosen["replicates"],
+            methods=chosen["methods"],
             seed=seed,
-            every=given["every"],
+            every=chosen["every"],
         )
         execution = Execution(jobs, scheduler, time_limit(timeout), retry_failed)
         _finish(sensor(out, design, execution, extend=extend), no_report)
 
 
 @app.command("report", epilog="Example: biasgp study report study")
-def report_command(folder: Annotated[Path, typer.Argument(help="Folder of a study.")]) -> None:
+def _report(folder: Annotated[Path, typer.Argument(help="Folder of a study.")]) -> None:
     """Tables, figures and the page again, from the folder's results alone."""
     with _one_line_errors(folder):
         from biasgp.study import load
@@ -149,9 +140,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="Folder of a stud
 
 
 def _finish(results: Any, no_report: bool) -> None:
-    console = Console()
     bad = [row for row in results.rows if row["status"] != "ok"]
-    say = _printer(console)
     say(f"{len(results.rows)} rows, {len(bad)} not ok: {results.folder / 'results.csv'}")
     if not no_report:
         from biasgp.report.study_page import write_page
@@ -160,21 +149,22 @@ def _finish(results: Any, no_report: bool) -> None:
             say(f"page: {write_page(results)}")
 
 
-def _printer(console: Console) -> Callable[[str], None]:
-    # Paths must come out whole and without markup, but nothing that a terminal would obey.
-    return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+def _chosen(context: typer.Context, quick: dict[str, Any]) -> dict[str, Any]:
+    """All options, those of a quick study where the user has not said otherwise; methods as a list with the peers."""
+    chosen = dict(context.params)
+    if chosen["quick"]:
+        said = [name for name in quick if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+        chosen |= {name: value for name, value in quick.items() if name not in said}
+    added = _add_methods(chosen["register"], chosen["peers"])
+    methods = None if chosen["methods"] is None else _list(chosen["methods"])
+    if added:
+        from biasgp.study.methods import builtin_names
+
+        methods = [*(builtin_names() if methods is None else methods), *added]
+    return chosen | {"methods": methods}
 
 
-def _with_quick(context: typer.Context, given: dict[str, Any], quick: dict[str, Any]) -> dict[str, Any]:
-    """The small version's settings, except where the user has said otherwise."""
-    said = {name for name in given if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
-    return given | {name: value for name, value in quick.items() if name not in said}
-
-
-T = TypeVar("T")
-
-
-def _numbers(option: str, text: str, kind: Callable[[str], T]) -> list[T]:
+def _numbers(option: str, text: str, kind: Callable[[str], float]) -> list[Any]:
     try:
         return [kind(part) for part in _list(text)]
     except ValueError:
@@ -185,10 +175,6 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _maybe_list(text: str | None) -> list[str] | None:
-    return None if text is None else _list(text)
-
-
 def _add_methods(paths: list[Path] | None, peers: bool) -> list[str]:
     """Register what the user brings, and the peers that are there; the peers' names."""
     _load_plugins(paths)
@@ -197,21 +183,12 @@ def _add_methods(paths: list[Path] | None, peers: bool) -> list[str]:
     from biasgp.study.peers import PEERS, register_peers
 
     notes = register_peers()
-    for note in notes:
-        _printer(Console(stderr=True))(note)
+    remark(*notes)
     return [name for name in PEERS if not any(note.startswith(f"{name} ") for note in notes)]
 
 
-def _chosen(methods: str | None, added: list[str]) -> list[str] | None:
-    if not added:
-        return _maybe_list(methods)
-    from biasgp.study.methods import builtin_names
-
-    return [*(builtin_names() if methods is None else _list(methods)), *added]
-
-
 def _load_plugins(paths: list[Path] | None) -> None:
-    for path in paths or ():
+    for path in map(Path, paths or ()):
         code = _compiled(path)
         try:
             # Not as an imported module: what it defines then travels to the workers by value.
@@ -256,18 +233,14 @@ def _line_of(error: BaseException, path: Path) -> int:
 @contextmanager
 def _one_line_errors(folder: Path) -> Iterator[None]:
     """Wrong use is exit code 2, trouble is 1, each with one line; Ctrl-C says how to go on."""
-    say = _printer(Console(stderr=True))
     try:
         yield
     except KeyboardInterrupt:
-        say(f"Stopped. Everything finished so far is in {folder}; the same command goes on from there.")
-        raise typer.Exit(130) from None
+        remark(f"Stopped. Everything finished so far is in {folder}; the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
     except (ValueError, FileNotFoundError, InUseError) as error:
-        say(f"Error: {error}")
-        raise typer.Exit(2) from None
+        stop(str(error), WRONG_USE)
     except ModuleNotFoundError as error:
-        say(f"Error: {error}. Studies need more than the core: pip install 'biasgp[study]'.")
-        raise typer.Exit(1) from None
+        stop(f"{error}. Studies need more than the core: pip install 'biasgp[study]'.", FAILED)
     except (OSError, RuntimeError) as error:
-        say(f"Error: {error}")
-        raise typer.Exit(1) from None
+        stop(str(error), FAILED)

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from biasgp._typing import Array
-from biasgp.analysis.fit_record import Effect, FitRecord, Points
-from biasgp.report.pages import clipped, visible
+from biasgp.analysis.fit_record import Axis, Effect, FitRecord, Points
+from biasgp.analysis.judging import NORMAL_95
+from biasgp.report.pages import visible
 
 # Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.
-BLUE, BAND, ORANGE, GREY, INK = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#8a9099", "#1f2933"
-MAX_POINTS = 4000
-MAX_LABEL = 60  # characters: what fits beside a figure on a phone
+BLUE, BAND, ORANGE, GREEN, GREY = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#009E73", "#8a9099"
+INK = "#1f2933"
+MAX_POINTS, MAX_QUANTILES = 4000, 600
+"""Points in a figure: more make a page slow and show no more."""
+MAX_LABEL = 60
+"""Characters that fit beside a figure on a phone."""
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 ZERO_LINE = {"zeroline": True, "zerolinecolor": GREY}
 Figure = dict[str, Any]
@@ -36,102 +40,89 @@ def thinned(record: FitRecord, limit: int = MAX_POINTS) -> NDArray[np.intp]:
     return order[chosen[order]]
 
 
-def readings_figure(record: FitRecord) -> Figure:
+def figures(record: FitRecord, drawn: NDArray[np.intp]) -> dict[str, Figure]:
+    """All figures of a page by the names of their places; readings are drawn at some rows."""
+    points = record.points.take(drawn)
+    found = {"readings": _readings_figure(record, points, record.axis.values[drawn])}
+    residual = np.sort(record.points.residual[np.isfinite(record.points.residual)])
+    if len(residual):
+        found["residuals"] = _residual_figure(record, points)
+        found["quantiles"] = _quantile_figure(residual)
+        found["calibration"] = _calibration_figure(residual)
+    return found | {f"effect-{j}": _effect_figure(record, effect) for j, effect in enumerate(record.effects)}
+
+
+def _readings_figure(record: FitRecord, points: Points, x: Array) -> Figure:
     """Readings, mean and band above; biases of the flagged below; one axis for both."""
-    rows = thinned(record)
-    points, x = record.points.take(rows), record.axis.values[rows]
     clean, out, held = ~points.flagged & ~points.held_out, points.flagged, points.held_out & ~points.flagged
     traces = [
-        _line(x, points.low, "lower end of the 95 % band", line={"width": 0}, showlegend=False, hoverinfo="skip"),
-        _line(x, points.high, "95 % band", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip"),
+        *_band(x, points.low, points.high),
         _dots(x, points, clean, "readings", {"color": GREY, "size": 4, "opacity": 0.75}),
-        _dots(x, points, held, "held out", {"color": "#009E73", "size": 6, "symbol": "diamond-open"}),
+        _dots(x, points, held, "held out", {"color": GREEN, "size": 6, "symbol": "diamond-open"}),
         _line(x, points.mean, "estimated truth", line={"color": BLUE, "width": 1.6}, hoverinfo="skip"),
         _dots(x, points, out, "flagged", {"color": ORANGE, "size": 8, "symbol": "x"}),
         _stems(x, points, out),
     ]
-    kind = {"type": "date"} if record.axis.is_time else {}
     everything, curve = _heights(points, points.y), _heights(points, points.y[~points.flagged])
     layout = _layout(
         height=560,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
-        xaxis={**_axis(record.axis.label), **kind, "anchor": "y2"},
+        xaxis={**_x_axis(record.axis), "anchor": "y2"},
         yaxis={**_axis(record.target), "domain": [0.34, 1.0], "range": everything},
-        yaxis2={**_axis(f"bias{_unit(record)}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
+        yaxis2={**_axis(f"bias{record.in_unit}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
         hovermode="closest",
         dragmode="zoom",
     )
     return {"data": [trace for trace in traces if len(trace["x"])], "layout": layout, "all": everything, "curve": curve}
 
 
-def effect_figure(record: FitRecord, effect: Effect) -> Figure:
+def _effect_figure(record: FitRecord, effect: Effect) -> Figure:
     """How f changes with one input."""
-    x = effect.grid
-    kind = {"type": "date"} if effect.is_time else {}
+    x = effect.axis.values
     return {
-        "data": [
-            _line(x, effect.low, "", line={"width": 0}, showlegend=False, hoverinfo="skip"),
-            _line(x, effect.high, "95 % band", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip"),
-            _line(x, effect.mean, "mean", line={"color": BLUE, "width": 2}),
-        ],
-        "layout": _layout(
-            height=280, showlegend=False, xaxis={**_axis(effect.label), **kind}, yaxis=_axis(record.target)
-        ),
+        "data": [*_band(x, effect.low, effect.high), _line(x, effect.mean, "mean", line={"color": BLUE, "width": 2})],
+        "layout": _layout(xaxis=_x_axis(effect.axis), yaxis=_axis(record.target)),
     }
 
 
-def residual_figure(record: FitRecord) -> Figure:
+def _residual_figure(record: FitRecord, points: Points) -> Figure:
     """Standardised residuals against the prediction: noise has no pattern."""
-    points = record.points.take(thinned(record))
     known = np.isfinite(points.residual)
     return {
         "data": [_scatter(points.mean[known], points.residual[known], {"color": GREY, "size": 4, "opacity": 0.7})],
         "layout": _layout(
-            height=280,
-            showlegend=False,
-            xaxis=_axis(f"estimated truth{_unit(record)}"),
+            xaxis=_axis(f"estimated truth{record.in_unit}"),
             yaxis={**_axis("residual (sd)"), **ZERO_LINE},
             shapes=[_across(2.0), _across(-2.0)],
         ),
     }
 
 
-def quantile_figure(record: FitRecord) -> Figure:
+def _quantile_figure(residual: Array) -> Figure:
     """Residuals in order against a normal sample's: a straight line for noise."""
-    residual = np.sort(record.points.residual[np.isfinite(record.points.residual)])
     n = len(residual)
-    shown = np.unique(np.linspace(0, n - 1, min(n, 600)).astype(int)) if n else np.empty(0, dtype=int)
-    normal = ndtri((shown + 0.5) / max(n, 1))
+    shown = np.unique(np.linspace(0, n - 1, min(n, MAX_QUANTILES)).astype(int))
+    ends = np.array([-3.5, 3.5])
     return {
         "data": [
-            _scatter(normal, residual[shown], {"color": GREY, "size": 4}),
-            _line(np.array([-3.5, 3.5]), np.array([-3.5, 3.5]), "noise", line={"color": BLUE, "width": 1.5}),
+            _scatter(ndtri((shown + 0.5) / n), residual[shown], {"color": GREY, "size": 4}),
+            _line(ends, ends, "noise", line={"color": BLUE, "width": 1.5}),
         ],
-        "layout": _layout(
-            height=280, showlegend=False, xaxis=_axis("noise would be (sd)"), yaxis=_axis("residual (sd)")
-        ),
+        "layout": _layout(xaxis=_axis("noise would be (sd)"), yaxis=_axis("residual (sd)")),
     }
 
 
-def calibration_figure(record: FitRecord) -> Figure:
+def _calibration_figure(residual: Array) -> Figure:
     """Share of the readings inside intervals of each level."""
-    residual = np.abs(record.points.residual[np.isfinite(record.points.residual)])
-    observed = np.array(
-        [np.mean(residual <= ndtri(0.5 + 0.5 * level)) if len(residual) else np.nan for level in LEVELS]
-    )
+    observed = np.array([np.mean(np.abs(residual) <= ndtri(0.5 + 0.5 * level)) for level in LEVELS])
+    found = _line(100.0 * LEVELS, 100.0 * observed, "found", line={"color": BLUE, "width": 2})
+    ends = np.array([0.0, 100.0])
     return {
         "data": [
-            _line(
-                np.array([0.0, 100.0]), np.array([0.0, 100.0]), "as it should be", line={"color": GREY, "dash": "dot"}
-            ),
-            {
-                **_line(100.0 * LEVELS, 100.0 * observed, "found", line={"color": BLUE, "width": 2}),
-                "mode": "lines+markers",
-            },
+            _line(ends, ends, "as it should be", line={"color": GREY, "dash": "dot"}),
+            {**found, "mode": "lines+markers"},
         ],
         "layout": _layout(
-            height=280,
-            showlegend=False,
             xaxis={**_axis("interval should hold (%)"), "range": [0, 102]},
             yaxis={**_axis("it holds (%)"), "range": [0, 102]},
         ),
@@ -139,8 +130,11 @@ def calibration_figure(record: FitRecord) -> Figure:
 
 
 def _layout(**more: Any) -> Figure:
+    """What figures have in common; one with a height of its own has a legend."""
     return {
         "autosize": True,
+        "height": 280,
+        "showlegend": "height" in more,
         "margin": {"l": 58, "r": 12, "t": 28, "b": 46},
         "font": {"family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "size": 13, "color": INK},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -160,35 +154,43 @@ def _axis(title: str) -> Figure:
     }
 
 
-def _unit(record: FitRecord) -> str:
-    return f" ({record.unit})" if record.unit else ""
+def _x_axis(axis: Axis) -> Figure:
+    return _axis(axis.label) | ({"type": "date"} if axis.is_time else {})
 
 
 def label(text: str) -> str:
     """A user's text for a figure: the one way in. Plotly reads some HTML and %{…} in its labels."""
-    shown = visible(clipped(text, MAX_LABEL))
+    shown = visible(text, MAX_LABEL)
     # As numbers, since plotly knows few entities by name and would show &quot; as it is.
     return re.sub(r"[&<>\"'{}$]", lambda found: f"&#{ord(found[0])};", shown)
 
 
-def numbers(values: Array, digits: int = 6) -> list[float | None]:
+def _numbers(values: Array, digits: int = 6) -> list[float | None]:
     """For JSON: few digits, None for what is not a number."""
     return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values.tolist()]
 
 
+def _band(x: Array, low: Array, high: Array) -> list[Figure]:
+    edge: Figure = {"line": {"width": 0}, "hoverinfo": "skip"}
+    return [
+        _line(x, low, "lower end of the 95 % band", showlegend=False, **edge),
+        _line(x, high, "95 % band", fill="tonexty", fillcolor=BAND, **edge),
+    ]
+
+
 def _line(x: Array, y: Array, name: str, **more: Any) -> Figure:
-    return {"type": "scatter", "mode": "lines", "x": numbers(x, 13), "y": numbers(y), "name": name, **more}
+    return {"type": "scatter", "mode": "lines", "x": _numbers(x, 13), "y": _numbers(y), "name": name, **more}
 
 
 def _scatter(x: Array, y: Array, marker: Figure) -> Figure:
-    return {"type": "scatter", "mode": "markers", "x": numbers(x, 13), "y": numbers(y), "marker": marker}
+    return {"type": "scatter", "mode": "markers", "x": _numbers(x, 13), "y": _numbers(y), "marker": marker}
 
 
 def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure) -> Figure:
     shown = zip(
-        numbers(points.bias[which], 4),
-        numbers(points.probability[which], 3),
-        numbers(points.mean[which], 4),
+        _numbers(points.bias[which], 4),
+        _numbers(points.probability[which], 3),
+        _numbers(points.mean[which], 4),
         points.row[which].tolist(),
         strict=True,
     )
@@ -204,12 +206,12 @@ def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure
 
 def _stems(x: Array, points: Points, out: np.ndarray) -> Figure:
     """A bias with its 95 % interval for each flagged reading."""
-    spread = 1.96 * np.where(np.isfinite(points.bias_std), points.bias_std, 0.0)[out]
+    spread = NORMAL_95 * np.where(np.isfinite(points.bias_std), points.bias_std, 0.0)[out]
     return {
         **_scatter(x[out], points.bias[out], {"color": ORANGE, "size": 6, "symbol": "x"}),
         "yaxis": "y2",
         "showlegend": False,
-        "error_y": {"type": "data", "array": numbers(spread, 4), "color": ORANGE, "thickness": 1, "width": 0},
+        "error_y": {"type": "data", "array": _numbers(spread, 4), "color": ORANGE, "thickness": 1, "width": 0},
         "hovertemplate": "%{x}<br>bias %{y} ± %{error_y.array}<extra></extra>",
     }
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from biasgp.analysis.fit_record import FitRecord
-from biasgp.report.cells import Cell, number_cell
-from biasgp.report.fit_figures import (
-    Figure,
-    calibration_figure,
-    effect_figure,
-    quantile_figure,
-    readings_figure,
-    residual_figure,
-    thinned,
-)
-from biasgp.report.pages import render
+from biasgp.analysis.judging import NORMAL_95
+from biasgp.report.fit_figures import figures, thinned
+from biasgp.report.pages import Cell, number_cell, render
 
 MAX_TABLE_ROWS = 1000
+"""Flagged readings in the table; cleaned.csv has all of them."""
 
 
 def fit_page(record: FitRecord, plotly: str = "") -> str:
     """The whole page. `plotly` is where its script lies, relative to the page; left out, it is in the page."""
     flagged = np.flatnonzero(record.points.flagged)
     flagged = flagged[np.argsort(record.axis.values[flagged], kind="stable")]
-    unit = f" ({record.unit})" if record.unit else ""
+    drawn = thinned(record)
+    unit = record.in_unit
     return render(
         "fit.html",
         style="report.css",
@@ -32,24 +26,13 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
         plotly=plotly,
         title=record.title,
         record=record,
-        figures=_figures(record),
-        drawn=len(thinned(record)),
+        figures=figures(record, drawn),
+        drawn=len(drawn),
         total=len(record.points.y),
         n_flagged=len(flagged),
         heads=[record.axis.label, f"reading{unit}", f"estimated truth{unit}", f"bias{unit}", "±", "probability", "row"],
         rows=[_flagged_row(record, i) for i in flagged[:MAX_TABLE_ROWS].tolist()],
     )
-
-
-def _figures(record: FitRecord) -> dict[str, Figure]:
-    figures = {"readings": readings_figure(record)}
-    if np.isfinite(record.points.residual).any():
-        figures["residuals"] = residual_figure(record)
-        figures["quantiles"] = quantile_figure(record)
-        figures["calibration"] = calibration_figure(record)
-    for j, effect in enumerate(record.effects):
-        figures[f"effect-{j}"] = effect_figure(record, effect)
-    return figures
 
 
 def _flagged_row(record: FitRecord, i: int) -> list[Cell]:
@@ -59,7 +42,7 @@ def _flagged_row(record: FitRecord, i: int) -> list[Cell]:
         number_cell(points.y[i], "{:.5g}"),
         number_cell(points.mean[i], "{:.4g}"),
         number_cell(points.bias[i], "{:+.4g}"),
-        number_cell(1.96 * points.bias_std[i], "{:.2g}"),
+        number_cell(NORMAL_95 * points.bias_std[i], "{:.2g}"),
         number_cell(points.probability[i], "{:.2f}"),
         number_cell(points.row[i], "{:.0f}"),
     ]

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
-from biasgp.report.cells import Cell, number_cell
-from biasgp.report.pages import render
+from biasgp.report.pages import Cell, number_cell, render
+
+Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class FleetRow:
-    """One group: numbers are None where there is no fit."""
-
-    group: str
-    status: str
-    page: str
-    readings: int | None
-    flagged: int | None
-    noise_std: float | None
-    seconds: float | None
-    trustworthy: bool | None
-    message: str
-
-
-def fleet_page(title: str, source: str, unit: str, rows: Sequence[FleetRow]) -> str:
-    """The whole page."""
-    ok = [row for row in rows if row.status == "ok"]
-    doubtful = [row for row in ok if row.trustworthy is False]
+def fleet_page(title: str, source: str, unit: str, rows: Sequence[Row]) -> str:
+    """The whole page. Rows are those of results.csv, with None for what a group without a fit has not."""
+    ok = [row for row in rows if row["status"] == "ok"]
+    doubtful = [row for row in ok if row["trustworthy"] is False]
     return render(
         "fleet.html",
         style="report.css",
@@ -40,27 +26,27 @@ def fleet_page(title: str, source: str, unit: str, rows: Sequence[FleetRow]) -> 
             ("fitted", f"{len(ok):,}"),
             ("not fitted", f"{len(rows) - len(ok):,}"),
             ("fits that doubt themselves", f"{len(doubtful):,}"),
-            ("flagged readings", f"{sum(row.flagged or 0 for row in ok):,}"),
+            ("flagged readings", f"{sum(row['flagged'] or 0 for row in ok):,}"),
         ],
         heads=["group", "readings", "flagged", "share", f"noise{f' ({unit})' if unit else ''}", "s", "status"],
         rows=[_cells(row) for row in rows],
         # Why groups were not fitted, or what their fits say against themselves.
-        reasons=[row for row in rows if row.message],
+        reasons=[row for row in rows if row["message"]],
         figures={},
     )
 
 
-def _cells(row: FleetRow) -> list[Cell]:
-    share = row.flagged / row.readings if row.flagged is not None and row.readings else None
-    doubtful = row.status == "ok" and row.trustworthy is False
+def _cells(row: Row) -> list[Cell]:
+    share = row["flagged"] / row["readings"] if row["flagged"] is not None and row["readings"] else None
+    doubtful = row["status"] == "ok" and row["trustworthy"] is False
     return [
-        Cell(row.group, href=_link(row.page)),
-        number_cell(row.readings, "{:,.0f}"),
-        number_cell(row.flagged, "{:,.0f}"),
+        Cell(row["group"], href=_link(row["file"])),
+        number_cell(row["readings"], "{:,.0f}"),
+        number_cell(row["flagged"], "{:,.0f}"),
         number_cell(share, "{:.1%}"),
-        number_cell(row.noise_std, "{:.3g}"),
-        number_cell(row.seconds, "{:.1f}"),
-        Cell("look at it" if doubtful else row.status),
+        number_cell(row["noise_std"], "{:.3g}"),
+        number_cell(row["seconds"], "{:.1f}"),
+        Cell("look at it" if doubtful else row["status"]),
     ]
 
 

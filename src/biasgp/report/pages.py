@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import Any, SupportsFloat
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -18,14 +20,28 @@ _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2
 _ENDS_CODE = re.compile(r"</(script|style)|<!--", re.IGNORECASE)
 
 
-def visible(text: str) -> str:
-    """The text with a sign in place of each character that cannot be shown, or would disturb what stands around it."""
-    return _UNFIT.sub("\ufffd", text)
+@dataclass(frozen=True)
+class Cell:
+    """What is read, what it is sorted by where that is a number ("" for a missing one), and where it leads."""
+
+    text: str
+    sort: str | None = None
+    href: str = ""
 
 
-def clipped(text: str, limit: int) -> str:
-    """At most so many characters of it, the last a sign that there are more."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def number_cell(value: SupportsFloat | None, form: str) -> Cell:
+    """A number in a format, or a dash for none."""
+    number = math.nan if value is None else float(value)
+    return Cell(form.format(number), f"{number:.7g}") if math.isfinite(number) else Cell("–", "")
+
+
+def visible(text: str, limit: int | None = None) -> str:
+    """The text with a sign in place of each character that cannot be shown, or would disturb what stands around it.
+
+    At most `limit` characters of it, the last a sign that there are more.
+    """
+    clipped = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+    return _UNFIT.sub("\ufffd", clipped)
 
 
 def _finalize(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from biasgp.analysis.judging import NORMAL_95
 from biasgp.data import SCENARIOS
-from biasgp.report.pages import clipped, visible
-from biasgp.report.study_style import looks
+from biasgp.report.pages import visible
 from biasgp.study.paper import FIGURE3
 from biasgp.study.results import Results, Row
 from biasgp.study.tables import Ranking, unique, values, where
@@ -27,6 +28,18 @@ TOYS = {
 }
 MAX_NAME, MAX_TITLE = 30, 100  # characters: longer ones would leave no room for what is drawn
 GREY, BLACK, RED = "#8c8c8c", "#000000", "#D55E00"
+# Okabe and Ito's colours; grey and black for the two references.
+_LOOKS = {
+    "gp": ("#7f7f7f", "s"),
+    "oracle": ("#000000", "+"),
+    "cob": ("#0072B2", "o"),
+    "rab": ("#E69F00", "^"),
+    "sparse": ("#009E73", "D"),
+    "sparse@auto": ("#009E73", "d"),
+    "ep": ("#D55E00", "v"),
+    "mcmc": ("#CC79A7", "P"),
+}
+_OTHERS = [("#56B4E9", "X"), ("#F0E442", "*"), ("#44546A", "p")]
 
 
 @dataclass(frozen=True)
@@ -38,32 +51,49 @@ class Picture:
     caption: str
 
 
+def _looks(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each method, the same in all figures; methods that are not ours take the spare ones."""
+    spare = itertools.cycle(_OTHERS)
+    return {name: _LOOKS.get(name) or next(spare) for name in methods}
+
+
+def _panels(n: int, columns: int, size: tuple[float, float], **share: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of n panels, each of a size in inches, in at most so many columns."""
+    columns = min(columns, n)
+    lines = -(-n // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False, **share).ravel()
+    for axis in axes[n:]:
+        axis.set_axis_off()
+    return figure, list(axes[:n])
+
+
 def pictures(results: Results) -> Iterator[Picture]:
     """All figures that the results allow."""
     yield from _simulated(results) if results.kind == "simulated" else _sensor(results)
 
 
-def label(text: str, limit: int = MAX_NAME) -> str:
+def _label(text: str, limit: int = MAX_NAME) -> str:
     """A text of the results for a figure: the one way in. Matplotlib reads formulas between dollar signs."""
-    return visible(clipped(text, limit)).replace("$", r"\$")
+    return visible(text, limit).replace("$", r"\$")
 
 
 def _simulated(results: Results) -> Iterator[Picture]:
     for name, (number, title) in TOYS.items():
         curve = results.curves.get(f"toy/{name}")
         if curve is not None:
-            yield toy_figure(number, title, curve)
+            yield _toy_figure(number, title, curve)
     for dataset, kernel in dict.fromkeys((row["dataset"], row["kernel"]) for row in results.rows):
         rows = where(results.rows, dataset=dataset, kernel=kernel)
         for measure in MEASURES:
-            yield scenarios_figure(rows, dataset, kernel, measure)
+            yield _scenarios_figure(rows, dataset, kernel, measure)
     shown = {key.rsplit("/", 1)[1]: curve for key, curve in results.curves.items() if key.startswith("1d/")}
     ordered = [str(name) for name in unique(results.rows, "method") if name in shown]
     if ordered:
-        yield fits_figure({name: shown[name] for name in ordered})
+        yield _fits_figure({name: shown[name] for name in ordered})
 
 
-def toy_figure(number: int, title: str, curve: dict[str, Any]) -> Picture:
+def _toy_figure(number: int, title: str, curve: dict[str, Any]) -> Picture:
     """Figures 1 to 3: the fit above, each reading's bias (or its variance) below."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
@@ -97,28 +127,23 @@ def _readings(axis: Axes, x: Any, y: Any, outlier: Any) -> None:
 
 def _band(axis: Axes, curve: dict[str, Any], color: str) -> None:
     grid, mean, std = (np.array(curve[name]) for name in ("grid", "mean", "std"))
-    axis.fill_between(grid, mean - 1.96 * std, mean + 1.96 * std, color=color, alpha=0.25, lw=0)
+    axis.fill_between(grid, mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=color, alpha=0.25, lw=0)
     axis.plot(grid, mean, color=color, lw=1.5, label="estimate, 95 % band")
     axis.plot(grid, curve["f"], color=BLACK, lw=1, ls=(0, (2, 2)), label="truth")
 
 
-def scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: str) -> Picture:
+def _scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: str) -> Picture:
     """Figures 4 to 6 and 8 to 10: every replicate of every method, a panel a scenario, and the mean."""
     methods = [str(name) for name in unique(rows, "method")]
     scenarios = unique(rows, "scenario")
-    columns = min(4, len(scenarios))
-    lines = -(-len(scenarios) // columns)
-    figure = Figure(figsize=(3.0 * columns + 0.6, 2.6 * lines + 0.5), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, scenario in zip(axes, scenarios, strict=False):
+    figure, axes = _panels(len(scenarios), 4, (3.15, 2.85))
+    for axis, scenario in zip(axes, scenarios, strict=True):
         _replicates(axis, where(rows, scenario=scenario), methods, measure)
         s = SCENARIOS[int(str(scenario))]
         axis.set_title(f"s{scenario}: q = {s.q:g}, μ = {s.mu:g}, σ = {s.sigma:.3g}", fontsize=9)
-    for axis in axes[len(scenarios) :]:
-        axis.set_axis_off()
     number = NUMBERS[dataset, measure]
     name = f"figure{number:02d}" + ("" if kernel == "ard" else f"-{kernel}")
-    figure.suptitle(f"Figure {number}: {MEASURES[measure]}, {label(dataset)}, {label(kernel)} kernel", fontsize=11)
+    figure.suptitle(f"Figure {number}: {MEASURES[measure]}, {_label(dataset)}, {_label(kernel)} kernel", fontsize=11)
     scales = "one length-scale per input" if kernel == "ard" else "one shared length-scale"
     caption = (
         f"{MEASURES[measure]} on {dataset}, {scales}. Every replicate is a marker, the bar is the mean; "
@@ -128,7 +153,7 @@ def scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: st
 
 
 def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure: str) -> None:
-    look = looks(methods)
+    look = _looks(methods)
     every = []
     for place, name in enumerate(methods):
         found = values(where(rows, method=name), measure)
@@ -137,9 +162,10 @@ def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure
             continue
         every.append(found)
         spread = np.linspace(-0.28, 0.28, len(found)) if len(found) > 1 else np.zeros(1)
-        filled: dict[str, Any] = {} if look[name].marker == "+" else {"markerfacecolor": "none"}
-        axis.plot(place + spread, found, look[name].marker, color=look[name].color, ms=4, mew=0.9, **filled)
-        axis.hlines(found.mean(), place - 0.4, place + 0.4, color=look[name].color, lw=2)
+        color, marker = look[name]
+        filled: dict[str, Any] = {} if marker == "+" else {"markerfacecolor": "none"}
+        axis.plot(place + spread, found, marker, color=color, ms=4, mew=0.9, **filled)
+        axis.hlines(found.mean(), place - 0.4, place + 0.4, color=color, lw=2)
     if every:
         together = np.concatenate(every)
         if together.min() > 0 and together.max() > 6 * together.min():
@@ -147,25 +173,20 @@ def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_formatter("{x:g}" if together.max() < 30 * together.min() else "")
     turn = 45 if max(map(len, methods)) > 5 else 0
-    axis.set_xticks(range(len(methods)), list(map(label, methods)), fontsize=7, rotation=turn)
+    axis.set_xticks(range(len(methods)), list(map(_label, methods)), fontsize=7, rotation=turn)
     axis.tick_params(axis="y", which="both", labelsize=7)
     axis.grid(axis="y", color="0.9", lw=0.6)
 
 
-def fits_figure(curves: dict[str, dict[str, Any]]) -> Picture:
+def _fits_figure(curves: dict[str, dict[str, Any]]) -> Picture:
     """Figure 7: what each method makes of the same readings."""
-    columns = min(3, len(curves))
-    lines = -(-len(curves) // columns)
-    figure = Figure(figsize=(4.0 * columns, 2.8 * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    look = looks(list(curves))
-    for axis, (name, curve) in zip(axes, curves.items(), strict=False):
+    figure, axes = _panels(len(curves), 3, (4.0, 2.8), sharex=True, sharey=True)
+    look = _looks(list(curves))
+    for axis, (name, curve) in zip(axes, curves.items(), strict=True):
         x, y, outlier = (np.array(curve[field]) for field in ("x", "y", "is_outlier"))
         _readings(axis, x, y, outlier > 0)
-        _band(axis, curve, look[name].color)
-        axis.set_title(label(name), fontsize=10)
-    for axis in axes[len(curves) :]:
-        axis.set_axis_off()
+        _band(axis, curve, look[name][0])
+        axis.set_title(_label(name), fontsize=10)
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     figure.suptitle("Figure 7: the methods on one replicate, q = 0.1, μ = 5, σ = 5/12", fontsize=11)
     return Picture(
@@ -178,19 +199,18 @@ def ranking_figure(title: str, ranking: Ranking) -> Figure:
     names = [rank.method for rank in ranking.ranks]
     figure = Figure(figsize=(7, 0.35 * len(names) + 1.2), layout="constrained")
     axis = figure.subplots()
-    look = looks(names)
+    look = _looks(names)
     for place, rank in enumerate(ranking.ranks):
-        style = look[rank.method]
-        axis.plot([rank.low, rank.high], [place, place], color=style.color, lw=2)
-        axis.plot(rank.rank, place, style.marker, color=style.color, ms=8, mew=2)
+        color, marker = look[rank.method]
+        axis.plot([rank.low, rank.high], [place, place], color=color, lw=2)
+        axis.plot(rank.rank, place, marker, color=color, ms=8, mew=2)
     best = ranking.ranks[0].rank
     if np.isfinite(ranking.critical):
         axis.axvspan(best, best + ranking.critical, color="0.9", zorder=0)
-    axis.set_yticks(range(len(names)), list(map(label, names)))
+    axis.set_yticks(range(len(names)), list(map(_label, names)))
     axis.invert_yaxis()
-    axis.set(
-        title=label(title, MAX_TITLE), xlabel="mean rank (1 is best), 95 % interval; grey: not to be told from the best"
-    )
+    axis.set_title(_label(title, MAX_TITLE))
+    axis.set_xlabel("mean rank (1 is best), 95 % interval; grey: not to be told from the best")
     return figure
 
 
@@ -198,7 +218,7 @@ def _sensor(results: Results) -> Iterator[Picture]:
     responses = [key.partition("/")[2] for key in results.curves if key.startswith("readings/")]
     order = [name for name in unique(results.rows, "response") if name in responses]
     if order:
-        yield campaign_figure({str(name): results.curves[f"readings/{name}"] for name in order})
+        yield _campaign_figure({str(name): results.curves[f"readings/{name}"] for name in order})
     dataset = results.rows[0]["dataset"] if results.rows else ""
     shares = [share for share in unique(results.rows, "share") if share != 0.0]
     number = 12
@@ -210,33 +230,31 @@ def _sensor(results: Results) -> Iterator[Picture]:
         methods = [name for name in results.study["configuration"]["methods"] if name in fits]
         if methods:
             readings = results.curves[f"readings/{response}"]
-            yield sensor_fits_figure(number, str(response), float(str(share)), readings, {m: fits[m] for m in methods})
+            yield _sensor_fits_figure(number, str(response), float(str(share)), readings, {m: fits[m] for m in methods})
             number += 1
 
 
-def campaign_figure(readings: dict[str, dict[str, Any]]) -> Picture:
+def _campaign_figure(readings: dict[str, dict[str, Any]]) -> Picture:
     """Figure 11: the readings over time, with the flagged ones."""
-    figure = Figure(figsize=(10, 2.6 * len(readings)), layout="constrained")
-    axes = figure.subplots(len(readings), 1, squeeze=False, sharex=True).ravel()
+    figure, axes = _panels(len(readings), 1, (10.0, 2.6), sharex=True)
     for axis, (name, data) in zip(axes, readings.items(), strict=True):
         time, y, flagged = (np.array(data[field]) for field in ("time", "y", "flagged"))
         axis.plot(time / 24.0, y, ".", color=GREY, ms=3, label="readings", rasterized=True)
         bad = flagged > 0
         axis.plot(time[bad] / 24.0, y[bad], "o", color=RED, ms=6, mfc="none", label=f"flagged ({bad.sum()})")
-        axis.set(ylabel=label(name))
+        axis.set(ylabel=_label(name))
         axis.legend(frameon=False, fontsize=8)
     axes[-1].set_xlabel("days since the start")
     axes[0].set_title("Figure 11: the measurements")
     return Picture("figure11", figure, "Every reading; circles are the outliers, flagged by the operator or simulated.")
 
 
-def sensor_fits_figure(
+def _sensor_fits_figure(
     number: int, response: str, share: float, readings: dict[str, Any], fits: dict[str, dict[str, Any]]
 ) -> Picture:
     """Figures 12 and 13: each method's mean and band over time, and the replaced records."""
-    figure = Figure(figsize=(10, 2.1 * len(fits)), layout="constrained")
-    axes = figure.subplots(len(fits), 1, squeeze=False, sharex=True, sharey=True).ravel()
-    look = looks(list(fits))
+    figure, axes = _panels(len(fits), 1, (10.0, 2.1), sharex=True, sharey=True)
+    look = _looks(list(fits))
     time, y = np.array(readings["time"]) / 24.0, np.array(readings["y"])
     good = np.array(readings["flagged"]) == 0
     low, high = y[good].min(), y[good].max()
@@ -249,12 +267,12 @@ def sensor_fits_figure(
         mean, std = np.array(fit["mean"]), np.array(fit["std"])
         axis.plot(time[good], y[good], ".", color=GREY, ms=2, rasterized=True)
         axis.plot(time[replaced], trained[replaced], "x", color=RED, ms=3, rasterized=True)
-        axis.fill_between(time, mean - 1.96 * std, mean + 1.96 * std, color=look[name].color, alpha=0.3, lw=0)
-        axis.plot(time, mean, color=look[name].color, lw=0.8)
-        axis.set_ylabel(label(name), fontsize=9)
+        axis.fill_between(time, mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=look[name][0], alpha=0.3, lw=0)
+        axis.plot(time, mean, color=look[name][0], lw=0.8)
+        axis.set_ylabel(_label(name), fontsize=9)
     axes[0].set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes[-1].set_xlabel("days since the start")
-    axes[0].set_title(f"Figure {number}: {label(response)}, {100 * share:g} % of the records replaced")
+    axes[0].set_title(f"Figure {number}: {_label(response)}, {100 * share:g} % of the records replaced")
     caption = (
         "Mean and 95 % band of the next reading. Dots: readings as they were; crosses: what replaced them in training."
     )

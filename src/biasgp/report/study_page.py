@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import math
-import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,18 +20,12 @@ from biasgp.study.paper import TABLE2
 from biasgp.study.results import Results, Row, write_atomically
 from biasgp.study.tables import Ranking, ResultTable, claims, digits, mean, means, ranking, ratio, table1, unique, where
 
-PAGE = "report.html"
-MAX_STEM = 50  # characters of up to four bytes; file systems take 255 bytes
+MAX_STEM = 50
+"""Characters, of up to four bytes, of a file's name; file systems take 255 bytes."""
+MAX_BAD = 50
+"""Tasks that did not end well on the page; results.csv has all of them."""
 Part = tuple[str, object]
 """A piece of the page: its kind ("heading", "text", "table", "claims" or "figure"), and what it holds."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as the page holds it."""
-
-    caption: str
-    image: str
 
 
 def write_page(results: Results) -> Path:
@@ -43,7 +35,7 @@ def write_page(results: Results) -> Path:
     parts = [*_about(results), *(_simulated(results) if results.kind == "simulated" else _sensor(results))]
     parts.append(("heading", "Figures"))
     parts += [_figure(picture.figure, folder, picture.name, picture.caption) for picture in pictures(results)]
-    page = results.folder / PAGE
+    page = results.folder / "report.html"
     title = f"The {results.kind} study"
     write_atomically(page, render("study.html", style="study.css", title=title, parts=parts))
     return page
@@ -60,23 +52,19 @@ def _figure(figure: Figure, folder: Path, name: str, caption: str) -> Part:
         figure.set_layout_engine("none")
         png = io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})
-    stem = file_stem(name)
+    stem = _file_stem(name)
     write_atomically(folder / f"{stem}.svg", svg.getvalue())
-    _write_bytes(folder / f"{stem}.png", png.getvalue())
+    part = folder / f"{stem}.png.part"
+    part.write_bytes(png.getvalue())
+    part.replace(folder / f"{stem}.png")
     data = base64.b64encode(svg.getvalue().encode()).decode()
-    return "figure", Drawn(caption, f"data:image/svg+xml;base64,{data}")
+    return "figure", {"caption": caption, "image": f"data:image/svg+xml;base64,{data}"}
 
 
-def file_stem(name: str) -> str:
+def _file_stem(name: str) -> str:
     """A file name of its own without a path: what results call a kernel or a response must not leave the folder."""
     safe = re.sub(r"[^\w+=@-]", "_", name)[:MAX_STEM]
     return name if name == safe else f"{safe}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)  # noqa: PTH105
 
 
 def _about(results: Results) -> Iterable[Part]:
@@ -91,13 +79,10 @@ def _about(results: Results) -> Iterable[Part]:
     yield "text", f"{len(results.rows)} rows, {len(bad)} of them not ok. {settings}."
     yield "text", f"biasgp {study['biasgp']}, {versions}; {study['machine']['cores']} cores."
     if bad:
-        lines = [[_name(row), row["status"], row["message"]] for row in bad[:50]]
+        identity = ("dataset", "kernel", "scenario", "response", "share", "replicate", "method")
+        names = [" ".join(str(row[name]) for name in identity if name in row) for row in bad[:MAX_BAD]]
+        lines = [[name, row["status"], row["message"]] for name, row in zip(names, bad, strict=False)]
         yield "claims", ResultTable("Tasks that did not end well", ["task", "status", "reason"], lines)
-
-
-def _name(row: Row) -> str:
-    identity = ("dataset", "kernel", "scenario", "response", "share", "replicate", "method")
-    return " ".join(str(row[name]) for name in identity if name in row)
 
 
 def _simulated(results: Results) -> Iterable[Part]:
@@ -154,23 +139,20 @@ def _ranking_table(rows: Sequence[Row], measure: str, found: Ranking, title: str
 
 def _sensor(results: Results) -> Iterable[Part]:
     rows = results.rows
-    yield "table", table2(rows)
-    yield "table", beside_the_oracle(rows)
-    yield "table", as_recorded(rows)
+    replaced = [row for row in rows if row["share"] > 0.0]
+    yield "table", _table2(replaced)
+    yield "table", _beside_the_oracle(replaced)
+    yield "table", _as_recorded([row for row in rows if row["share"] == 0.0 and row["status"] == "ok"])
     for response in unique(rows, "response"):
-        here = [row for row in where(rows, response=response) if row["share"] > 0.0]
+        here = where(replaced, response=response)
         yield from _ranking(results.folder, here, "mse", str(response), str(response))
 
 
-def _predictors(rows: Sequence[Row]) -> list[str]:
-    return [str(name) for name in unique([row for row in rows if row["share"] > 0.0], "method")]
-
-
-def table2(rows: Sequence[Row]) -> ResultTable:
+def _table2(rows: Sequence[Row]) -> ResultTable:
     """The paper's Table 2 beside ours."""
-    methods = _predictors(rows)
+    methods = [str(name) for name in unique(rows, "method")]
     lines = []
-    for response, share in dict.fromkeys((row["response"], row["share"]) for row in rows if row["share"] > 0.0):
+    for response, share in dict.fromkeys((row["response"], row["share"]) for row in rows):
         here = where(rows, response=response, share=share)
         for place, (measure, label, form) in enumerate(_TABLE2):
             name = f"{response}, {100 * share:g} %: {label}"
@@ -197,11 +179,11 @@ _TABLE2 = (
 )
 
 
-def beside_the_oracle(rows: Sequence[Row]) -> ResultTable:
+def _beside_the_oracle(rows: Sequence[Row]) -> ResultTable:
     """Mean MSE over the oracle's on the same draws with its interval, and the difference in exact NLPD."""
-    methods = [name for name in _predictors(rows) if name != "oracle"]
+    methods = [str(name) for name in unique(rows, "method") if name != "oracle"]
     lines = []
-    for response, share in dict.fromkeys((row["response"], row["share"]) for row in rows if row["share"] > 0.0):
+    for response, share in dict.fromkeys((row["response"], row["share"]) for row in rows):
         here = where(rows, response=response, share=share)
         line = [f"{response}, {100 * share:g} %"]
         for method in methods:
@@ -212,13 +194,9 @@ def beside_the_oracle(rows: Sequence[Row]) -> ResultTable:
     return ResultTable("MSE ÷ the oracle's [95 % interval]; NLPD − the oracle's", ["response, share", *methods], lines)
 
 
-def as_recorded(rows: Sequence[Row]) -> ResultTable:
+def _as_recorded(rows: Sequence[Row]) -> ResultTable:
     """How the lists of outliers compare with the flags where nothing was replaced."""
-    lines = [
-        [f"{row['response']}, {row['method']}", *(digits(row[name], ".3g") for name in _RECORDED)]
-        for row in rows
-        if row["share"] == 0.0 and row["status"] == "ok"
-    ]
+    lines = [[f"{row['response']}, {row['method']}", *(digits(row[name], ".3g") for name in _RECORDED)] for row in rows]
     note = (
         "Gross: flagged, and more than 8 standard deviations from a plain GP's fit of the unflagged readings. "
         "Flagged unflagged: share of the readings without a flag that the method flags."

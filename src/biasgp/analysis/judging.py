@@ -1,0 +1,225 @@
+"""What a fit says about every row of a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from biasgp import metrics
+from biasgp._typing import Array, Mask
+from biasgp.analysis.fitting import Fitted, Settings, frame, transform_name
+from biasgp.analysis.selection import Selection
+from biasgp.analysis.words import told
+from biasgp.data.columns import Readings, unit_of
+from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.models.diagnosis import Finding
+from biasgp.response import Identity
+
+NORMAL_95 = 1.959963984540054
+"""Standard deviations of a normal variable that 95 % lie within."""
+LEVELS = (0.025, 0.5, 0.975)
+ONE_SIGMA = (0.15865525393145707, 0.5, 0.8413447460685429)
+NARROWEST = 1e-300
+"""Width below which an interval is none to divide by."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of f: mean, standard deviation and 95 % interval; NaN where an input is missing.
+
+    Under a transform of the target the median stands for the mean, and half the width of the central 68 % for the
+    standard deviation: where f is uncertain, its mean depends on a tail that no reading bears out.
+    """
+
+    mean: Array
+    std: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On each row: its bias with standard error, probability of being an outlier, and whether it is flagged."""
+
+    bias: Array
+    bias_std: Array
+    probability: Array
+    flagged: Mask
+
+    def columns(self, y: Array) -> dict[str, Any]:
+        """For a file."""
+        flag = np.where(np.isfinite(y), self.flagged.astype(int).astype(object), "")
+        return {"bias": self.bias, "outlier_probability": self.probability, "flag": flag}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that came of a fit."""
+
+    selection: Selection
+    settings: Settings
+    table_name: str
+    readings: Readings
+    fitted: Fitted
+    prediction: Prediction
+    verdict: Verdict
+    residual: Array
+    """Distance of each unflagged reading from the prediction without it, in that prediction's standard deviations."""
+    test: dict[str, Any]
+    """Scores of the held-out readings, if any."""
+
+    @property
+    def unit(self) -> str:
+        return unit_of(self.readings.target)
+
+    @property
+    def noise(self) -> float:
+        return float(np.sqrt(self.fitted.estimator.noise_variance_))
+
+    @property
+    def response(self) -> str:
+        return transform_name(self.fitted.estimator)
+
+    @property
+    def flagged(self) -> Mask:
+        return np.asarray(self.verdict.flagged & self.readings.kept)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the fit says against itself, about rows of the table, of which the first is 1."""
+        rows = self.fitted.fit_rows + 1
+        return tuple(replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in self.fitted.doubts)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
+
+    @property
+    def agreement(self) -> dict[str, Any]:
+        """With the flags in the table, where there are any."""
+        if self.readings.flags is None:
+            return {}
+        theirs, ours = self.readings.flags[self.readings.kept], self.verdict.flagged[self.readings.kept]
+        return {
+            "flagged_in_table": int(theirs.sum()),
+            "flagged_in_both": int((theirs & ours).sum()),
+            "precision": metrics.precision(theirs, ours),
+            "recall": metrics.recall(theirs, ours),
+        }
+
+    @cached_property
+    def lengths(self) -> tuple[float, ...]:
+        """Over what each input the truth changes as much as it does among the readings.
+
+        That is the length-scale where the kernel's variance is that of f. A rough kernel often has a larger variance
+        and longer length-scales, which no reading bears out.
+        """
+        estimator = self.fitted.estimator
+        kernel: Any = estimator.kernel_
+        scales: Array = np.atleast_1d(np.asarray(kernel.length_scale, dtype=np.float64))
+        origin = np.zeros((1, len(scales)))
+        variance = float(kernel.diag(origin)[0])
+        seen = float(np.var(estimator.response_.forward(self.prediction.mean[self.fitted.fit_rows])))
+        wanted = min(seen / variance, 1.0) * (1.0 - math.exp(-1.0))
+        found = []
+        for j, scale in enumerate(scales):
+            steps = scale * np.logspace(-5.0, 1.0, 400)
+            points = np.zeros((len(steps), len(scales)))
+            points[:, j] = steps
+            change = 1.0 - kernel(points, origin)[:, 0] / variance
+            found.append(float(np.interp(wanted, change, steps)))
+        return tuple(found)
+
+
+def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:
+    """Predict every row and judge every reading."""
+    estimator, test = fitted.estimator, fitted.test_rows
+    prediction = predict(estimator, frame(readings))
+    verdict = _judge(fitted, readings, prediction)
+    residual, scores = np.full(len(readings.y), np.nan), {}
+    if len(test):
+        intervals = estimator.predict_quantiles(frame(readings, test), LEVELS, include_noise=True).T
+        scores = _scores(fitted, readings, verdict.flagged[test], intervals)
+        # In the units in which f is Gaussian.
+        low, median, high = map(estimator.response_.forward, intervals)
+        off = estimator.response_.forward(readings.y[test]) - median
+        residual[test] = off * (2.0 * NORMAL_95) / np.maximum(high - low, NARROWEST)
+    else:
+        # Each left out, at the parameters that were fitted with it.
+        mean, variance = estimator._posterior.leave_one_out()
+        off = estimator._scaling.forward(readings.y[fitted.fit_rows]) - mean
+        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance)
+    residual[verdict.flagged] = np.nan
+    return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
+
+
+def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:
+    """f at every row whose inputs are all there."""
+    ready = np.isfinite(X.to_numpy()).all(axis=1)
+    columns = np.full((4, len(X)), np.nan)
+    if ready.any() and isinstance(estimator.response_, Identity):
+        mean, std = estimator.predict(X[ready], return_std=True)
+        columns[:, ready] = mean, std, mean - NORMAL_95 * std, mean + NORMAL_95 * std
+    elif ready.any():
+        levels = (LEVELS[0], *ONE_SIGMA, LEVELS[2])
+        low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
+        columns[:, ready] = median, 0.5 * (above - below), low, high
+    return Prediction(*columns)
+
+
+def _judge(fitted: Fitted, readings: Readings, prediction: Prediction) -> Verdict:
+    """What is known about each reading: from the fit where it was in it, else from the prediction for it."""
+    estimator, rows = fitted.estimator, fitted.fit_rows
+    rest = np.ones(len(readings.y), dtype=bool)
+    rest[rows] = not hasattr(estimator, "outlier_probability_")
+    verdict = judge_new(estimator, readings, prediction, rest)
+    for name, column in (
+        ("bias_", verdict.bias),
+        ("bias_std_", verdict.bias_std),
+        ("outlier_probability_", verdict.probability),
+        ("outlier_mask_", verdict.flagged),
+    ):
+        if hasattr(estimator, name):
+            column[rows] = getattr(estimator, name)
+    return verdict
+
+
+def judge_new(estimator: BaseGP, readings: Readings, prediction: Prediction, rows: Mask | bool = True) -> Verdict:
+    """Readings (those of some rows) that the model has not seen, against what it predicts for them."""
+    n = len(readings.y)
+    here = np.isfinite(readings.y) & readings.complete & rows
+    bias, bias_std, probability = np.full((3, n), np.nan)
+    verdict = Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
+    if not hasattr(estimator, "outlier_mask_") or not here.any():
+        return verdict
+    off = readings.y - prediction.mean
+    if hasattr(estimator, "outlier_probability"):
+        verdict.probability[here] = estimator.outlier_probability(frame(readings, here), readings.y[here])
+        verdict.flagged[here] = verdict.probability[here] > 0.5
+        verdict.bias[here] = (verdict.probability * off)[here]
+        verdict.bias_std[here] = prediction.std[here]
+    else:
+        far = np.abs(off) > OUTLIER_SIZE * np.sqrt(prediction.std**2 + estimator.noise_variance_)
+        verdict.flagged[here] = far[here]
+        verdict.bias[here] = np.where(far, off, 0.0)[here]
+    return verdict
+
+
+def _scores(fitted: Fitted, readings: Readings, flagged: Mask, intervals: Array) -> dict[str, Any]:
+    """How well the held-out readings were predicted; those flagged are left out of the coverage."""
+    y = readings.y[fitted.test_rows]
+    low, median, high = intervals
+    inside = ((y >= low) & (y <= high))[~flagged]
+    density = fitted.estimator.log_predictive_density(frame(readings, fitted.test_rows), y)
+    return {
+        "readings": len(y),
+        "median_absolute_error": float(np.median(np.abs(y - median))),
+        "coverage_95_of_unflagged": float(np.mean(inside)) if len(inside) else None,
+        "mean_log_density": float(np.mean(density)),
+        "flagged": int(flagged.sum()),
+    }
