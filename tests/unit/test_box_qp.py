@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso
 
 from biasgp.covariance.dense_engine import DenseCovariance
 from biasgp.kernels import Matern32
-from biasgp.models.box_qp import TOLERANCE, Box, distance, solve
+from biasgp.models.box_qp import TOLERANCE, Box, solve
 
 
 def problem(n: int, seed: int, down: float, up: float):
@@ -135,10 +135,10 @@ def test_bias_is_exactly_zero_where_alpha_is_inside_its_box():
     assert_array_equal(found.delta[inside], 0.0)
 
 
-def test_distance_sees_each_kind_of_violation():
+def test_each_kind_of_violation_is_seen():
     box, noise = Box(np.array([1.0, 1.0]), np.array([1.0, 2.0])), np.array([1.0, 4.0])
     free = np.array([True, False])
-    assert distance(np.array([0.5, 2.0]), np.array([0.0, 3.0]), box, noise, free) == 0.0
-    assert distance(np.array([1.5, 2.0]), np.array([0.0, 3.0]), box, noise, free) == pytest.approx(0.5)
-    assert distance(np.array([-1.2, 2.0]), np.array([0.0, 3.0]), box, noise, free) == pytest.approx(0.2)
-    assert distance(np.array([0.5, 2.0]), np.array([0.0, -3.0]), box, noise, free) == pytest.approx(1.5)
+    assert box.violation(np.array([0.5, 2.0]), np.array([0.0, 3.0]), noise, free) == 0.0
+    assert box.violation(np.array([1.5, 2.0]), np.array([0.0, 3.0]), noise, free) == pytest.approx(0.5)
+    assert box.violation(np.array([-1.2, 2.0]), np.array([0.0, 3.0]), noise, free) == pytest.approx(0.2)
+    assert box.violation(np.array([0.5, 2.0]), np.array([0.0, -3.0]), noise, free) == pytest.approx(1.5)

@@ -17,9 +17,10 @@ from biasgp import metrics
 from biasgp._typing import Array, Mask
 from biasgp.analysis.selection import make_kernel
 from biasgp.data.columns import Readings
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.base import BaseGP
 from biasgp.estimators.methods import METHODS
 from biasgp.messages import CovarianceError, FailedFitError, UntrustworthyFitWarning, WrongUseError
+from biasgp.models.problem import OUTLIER_SIZE
 from biasgp.response import Identity
 
 MAX_ROWS, MIN_ROWS = 2500, 600

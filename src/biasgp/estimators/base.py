@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,61 +17,116 @@ from sklearn.utils.validation import check_is_fitted
 from biasgp._typing import Array
 from biasgp.covariance.blocks import MakePool, Threads
 from biasgp.covariance.cluster import on_cluster
-from biasgp.covariance.dense import semidefinite_root
+from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.progress import foreseen, watching
+from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
     check_choice,
-    check_kernel,
     check_noise_variance,
     check_number,
     check_positive_integer,
     check_query,
     check_readings,
-    check_spread,
     check_training,
     column_names,
 )
+from biasgp.kernels import SquaredExponential, as_kernel
 from biasgp.messages import (
+    BiasGPWarning,
     ConstantResponseWarning,
     ConvergenceWarning,
     JitterWarning,
     RunawayTuningWarning,
     TimeLimitWarning,
 )
+from biasgp.models import strategy
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
-from biasgp.models.strategy import Strategy, approximation_names, choose_strategy
+from biasgp.models.strategy import EXACT, Strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
+from biasgp.watch import expect
 
-OUTLIER_SIZE = 2.5
-"""A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
+ROUNDING = 1e-10
+"""Share of the prior variance by which rounding can make a covariance indefinite."""
+_THREADS: MakePool = Threads
+Caution = tuple[type[BiasGPWarning], str]
+"""A warning to be issued: its type and text."""
 
 
+@dataclass(eq=False, repr=False)
 class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model."""
+    """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model.
 
-    kernel: Any
-    response: str
-    max_iter: int
-    approximation: str = "exact"
-    neighbors: int = 20
-    max_time: float | None = None
-    verbose: bool = False
-    _make_pool: MakePool = staticmethod(Threads)
+    They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for the
+    description of the parameters that they share.
 
-    @abstractmethod
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:
-        """Fit the model to response.z, and set the attributes that are the model's own, in the user's units."""
+    Parameters
+    ----------
+    kernel : kernel of biasgp.kernels or of scikit-learn, optional
+        Covariance of f. Squared exponential with one length-scale per input when left out.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
+    max_iter : int
+        Most iterations of the final search for the parameters (for a start, where they are sampled).
+    """
+
+    kernel: Any = None
+    _: KW_ONLY
+    response: str = "identity"
+    max_iter: int = 200
+    _make_pool = staticmethod(_THREADS)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__doc__ and "{inherited}" in cls.__doc__:  # there is none under python -OO
+            inherited = str(cls.__mro__[1].__doc__).split("----------\n", 1)[1].rstrip()
+            cls.__doc__ = cls.__doc__.replace("    {inherited}", inherited)
+
+    def _fit_model(self, problem: Problem) -> FitResult:
+        """Fit the model to problem.y; sets nothing."""
+        raise NotImplementedError
+
+    def _unpack(self, model: Any, response: ScaledResponse) -> None:
+        """Set the attributes of a fit, in the user's units. Models with more of them than these extend it."""
+        # What was flagged says nothing of the range of f.
+        clean = ~getattr(self, "outlier_mask_", np.zeros(len(response.y), dtype=bool))
+        scaling = response.scaling.supported_by(response.y[clean] if clean.sum() >= MIN_READINGS else response.y)
+        self._scaling, self._posterior = scaling, model.posterior
+        self._scaled_noise_variance = model.noise_variance
+        self.response_ = scaling.transform
+        self.kernel_ = model.kernel.scaled(scaling.scale**2)
+        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
+        self.n_iter_ = max(1, model.report.n_iter)
+
+    def _cautions(self, model: Any) -> Iterator[Caution]:
+        """What a user should be warned of in a fit."""
+        if model.runaway:
+            text = f"The tuning ran away: {model.runaway}. Do not rely on this fit; use tuning='ml'."
+            yield RunawayTuningWarning, text
+        elif not model.report.converged and model.report.message != OUT_OF_TIME:
+            advice = "The covariance is nearly singular, as for readings without noise: use a less smooth kernel."
+            if model.report.n_iter >= self.max_iter:
+                advice = f"Raise max_iter (now {self.max_iter})."
+            yield ConvergenceWarning, f"The search for the parameters stopped before it converged. {advice}"
+        if model.posterior.jitter > 0.0:
+            text = (
+                f"The covariance matrix was singular to working precision: {model.posterior.jitter:.1e} was added to "
+            )
+            text += "its diagonal (y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this."
+            yield JitterWarning, text
 
     def _strategy(self, problem: Problem) -> Strategy:
         """Which engine is used for these readings, and how."""
-        check_choice("approximation", self.approximation, approximation_names())
-        neighbours = check_positive_integer("neighbors", self.neighbors)
-        return choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        return EXACT
+
+    def _watching(self) -> Any:
+        """The limit in time of a fit, and who hears where it stands."""
+        return watching(None, False)
 
     def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
         """Fit to readings y at the rows of X.
@@ -89,42 +144,28 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
-        kernel = check_kernel(self.kernel)
+        kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
         X_array, y_array = check_training(self, X, y)
-        check_spread(y_array)
         known = check_noise_variance(noise_variance, len(y_array))
-        max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
-        with watching(max_time, self.verbose) as watch, self._on(client), blas_threads_for(len(y_array)):
+        with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
-                warnings.warn(
-                    f"y is {y_array[0]:g} everywhere: predictions will be that, and their std means nothing. "
-                    "Check that y is the column you meant.",
-                    ConstantResponseWarning,
-                    stacklevel=2,
-                )
+                text = f"y is {y_array[0]:g} everywhere: predictions will be that, and their std means nothing. "
+                warnings.warn(text + "Check that y is the column you meant.", ConstantResponseWarning, stacklevel=2)
             response = ScaledResponse(y_array, scaling)
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            problem = Problem(X_array, response.z, bound, response.variances(known))
-            with foreseen(type(self).__name__ if self._strategy(problem).exact else "", len(problem)):
-                model = self._fit_model(problem, response)
-        # What was flagged says nothing of the range of f.
-        clean = ~getattr(self, "outlier_mask_", np.zeros(len(y_array), dtype=bool))
-        scaling = scaling.supported_by(y_array[clean] if clean.sum() >= MIN_READINGS else y_array)
-        self._scaling, self._posterior = scaling, model.posterior
-        self._scaled_noise_variance = model.noise_variance
-        self.response_ = scaling.transform
-        self.kernel_ = model.kernel.scaled(scaling.scale**2)
-        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
-        self.n_iter_ = max(1, model.report.n_iter)
+            problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
+            if self._strategy(problem).exact:
+                expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
+            model = self._fit_model(problem)
+            expect(FACTORISATIONS, 0.0)
+        self._unpack(model, response)
         if watch.expired:
-            warnings.warn(
-                f"The fit was ended after {max_time:g} s (max_time) with the best parameters so far.",
-                TimeLimitWarning,
-                stacklevel=2,
-            )
-        self._warn_about(model)
+            text = f"The fit was ended after {self.max_time:g} s (max_time) with the best parameters so far."
+            warnings.warn(text, TimeLimitWarning, stacklevel=2)
+        for category, text in self._cautions(model):
+            warnings.warn(text, category, stacklevel=2)
         return self
 
     @contextmanager
@@ -138,31 +179,6 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             yield
         finally:
             del self._make_pool
-
-    def _warn_about(self, model: FitResult) -> None:
-        if model.runaway:
-            warnings.warn(
-                f"The tuning ran away: {model.runaway}. Do not rely on this fit; use tuning='ml'.",
-                RunawayTuningWarning,
-                stacklevel=3,
-            )
-        elif not model.report.converged and model.report.message != OUT_OF_TIME:
-            advice = (
-                f"Raise max_iter (now {self.max_iter})."
-                if model.report.n_iter >= self.max_iter
-                else "The covariance is nearly singular, as for readings without noise: use a less smooth kernel."
-            )
-            warnings.warn(
-                f"The search for the parameters stopped before it converged. {advice}", ConvergenceWarning, stacklevel=3
-            )
-        jitter = model.posterior.jitter
-        if jitter > 0.0:
-            warnings.warn(
-                f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal "
-                "(y scaled to 1). A less smooth kernel (Matern52, Matern32) avoids this.",
-                JitterWarning,
-                stacklevel=3,
-            )
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
@@ -242,8 +258,44 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's, which may
         # itself be nothing (a linear kernel on a column that does not vary).
         prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
-        extra = np.maximum(1e-10 * prior, np.finfo(float).tiny)
+        extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
         if include_noise:
             extra = extra + self._scaled_noise_variance
         standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
         return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)
+
+
+@dataclass(eq=False, repr=False)
+class LargeGP(BaseGP):
+    """An estimator that also takes more readings than K⁻¹ can be computed for, and can be given a limit in time.
+
+    Parameters
+    ----------
+    {inherited}
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; with one less than there are readings it is exact. (Readings that are flagged as
+        outliers are no neighbours.)
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
+    """
+
+    _: KW_ONLY
+    approximation: str = "auto"
+    neighbors: int = 20
+    max_time: float | None = None
+    verbose: bool = False
+
+    def _strategy(self, problem: Problem) -> Strategy:
+        names = ["auto", *(each.name for each in strategy.APPROXIMATIONS)]
+        check_choice("approximation", self.approximation, names)
+        neighbours = check_positive_integer("neighbors", self.neighbors)
+        return strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+
+    def _watching(self) -> Any:
+        max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
+        return watching(max_time, self.verbose)

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.covariance.dense import FACTORISATIONS
-from biasgp.watch import Watch, expect, watched
+from biasgp.watch import Watch, watched
 
 LOGGER = logging.getLogger("biasgp")
 WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
@@ -25,14 +24,6 @@ def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
     deadline = np.inf if max_time is None else time.monotonic() + max_time
     with _listener(verbose) as listener, watched(Watch(deadline, listener)) as watch:
         yield watch
-
-
-@contextmanager
-def foreseen(kind: str, n: int) -> Iterator[None]:
-    """Inside, an exact fit by an estimator of this kind to n readings is what is expected."""
-    expect(FACTORISATIONS, WHOLE_FITS.get(kind, 0) * n**3)
-    yield
-    expect(FACTORISATIONS, 0.0)
 
 
 @contextmanager

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_random_state
 
 from biasgp._typing import Array
-from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
-from biasgp.estimators.student_t import MAX_NU, NOISES, warn_of_hidden_outliers
-from biasgp.estimators.validation import (
-    check_choice,
-    check_number,
-    check_positive_integer,
-    check_query,
-    check_readings,
-)
+from biasgp.covariance.protocol import Posterior
+from biasgp.estimators.base import Caution
+from biasgp.estimators.student_t import StudentTNoiseGP
+from biasgp.estimators.validation import check_choice, check_positive_integer
 from biasgp.kernels import Kernel
 from biasgp.messages import InterruptedWarning, MixingWarning
 from biasgp.models import scale_mixture
-from biasgp.models.problem import FitResult, Problem
-from biasgp.models.tilted import tilt
+from biasgp.models.problem import Problem
+from biasgp.models.t_noise import StudentT
 from biasgp.response import ScaledResponse
 
 MAX_R_HAT = 1.05
+"""Above it chains do not agree (Vehtari and others, 2021, ask for 1.01 where tails matter)."""
 
 
-class ScaleMixtureGP(BaseGP):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ScaleMixtureGP(StudentTNoiseGP):
     """Gaussian process with Student-t noise, y = f(x) + ε, ε ~ σ·t_ν, by MCMC (the paper's MCMC).
 
     The t is a mixture of Gaussians: each reading has a variance of its own, drawn by Gibbs sampling. The kernel's
@@ -43,11 +37,7 @@ class ScaleMixtureGP(BaseGP):
 
     Parameters
     ----------
-    kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out. Values given to it are the
-        middle of its parameters' priors.
-    nu : float, optional
-        Degrees of freedom of the noise. Drawn too, between 0.5 and 200, when left out.
+    {inherited}
     draws : int
         Iterations kept, of each chain.
     tune : int
@@ -56,15 +46,6 @@ class ScaleMixtureGP(BaseGP):
         Chains, from starts that are further apart than the posterior is wide.
     random_state : int, RandomState instance or None
         Seed of the draws. None: another one each time.
-    noise : {"core", "scale"}
-        What stands for the noise of the next reading that is not an outlier: the variance of the Gaussian that is as
-        high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
-    response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
-    max_iter : int
-        Most iterations of the search for a start.
     progress : bool
         Show a bar while sampling, where rich is installed.
     on_interrupt : {"raise", "return"}
@@ -105,6 +86,7 @@ class ScaleMixtureGP(BaseGP):
 
     Notes
     -----
+    Values given to the kernel are the middle of its parameters' priors.
     `fit(X, y, noise_variance=...)` takes known variances as those of a Gaussian error beside the t.
     Predictions average over some hundred draws: the mean of their means; the mean of their variances plus the variance
     of their means. `predict(include_noise=True)` adds `noise_variance_` to that, and quantiles are those of the
@@ -118,115 +100,51 @@ class ScaleMixtureGP(BaseGP):
     >>> mean, std = ScaleMixtureGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        nu: float | None = None,
-        draws: int = 300,
-        tune: int = 100,
-        chains: int = 4,
-        random_state: Any = 0,
-        noise: str = "core",
-        response: str = "identity",
-        max_iter: int = 200,
-        progress: bool = False,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.kernel = kernel
-        self.nu = nu
-        self.draws = draws
-        self.tune = tune
-        self.chains = chains
-        self.random_state = random_state
-        self.noise = noise
-        self.response = response
-        self.max_iter = max_iter
-        self.progress = progress
-        self.on_interrupt = on_interrupt
+    draws: int = 300
+    tune: int = 100
+    chains: int = 4
+    random_state: Any = 0
+    progress: bool = False
+    on_interrupt: str = "raise"
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:
+    def _infer(self, problem: Problem, nu: float | None) -> scale_mixture.ScaleMixtureFit:
+        check_choice("on_interrupt", self.on_interrupt, ("raise", "return"))
         plan = scale_mixture.Plan(
             draws=check_positive_integer("draws", self.draws),
             tune=check_positive_integer("tune", self.tune),
             chains=check_positive_integer("chains", self.chains),
+            nu=nu,
+            keep_on_interrupt=self.on_interrupt == "return",
         )
         if find_spec("arviz_stats") is None:
             raise ImportError("ScaleMixtureGP judges its chains with arviz-stats: pip install 'biasgp[mcmc]'.")
-        check_choice("on_interrupt", self.on_interrupt, ("raise", "return"))
-        check_choice("noise", self.noise, NOISES)
-        nu = None if self.nu is None else check_number("nu", self.nu, above=0.0)
-        if nu is not None and nu > MAX_NU:
-            raise ValueError(f"nu must be at most {MAX_NU:g}, got {self.nu!r}: the noise is Gaussian, use GaussianGP.")
         seed = np.random.SeedSequence(check_random_state(self.random_state).randint(2**31, size=4).tolist())
         with _bar(bool(self.progress)) as progress:
-            model = scale_mixture.fit(
-                problem,
-                self.max_iter,
-                plan,
-                seed,
-                nu=nu,
-                size=OUTLIER_SIZE,
-                progress=progress,
-                keep_on_interrupt=self.on_interrupt == "return",
-            )
-        self._unpack(model, response, problem.kernel)
-        if nu is None:
-            warn_of_hidden_outliers(response.z - model.posterior.mean(problem.X), model.nu, stacklevel=4)
-        if self.noise == "scale":
-            model = replace(model, noise_variance=model.scale2)
-        # What predictions need of a posterior it has, though it is not one closed form.
-        return model
+            return scale_mixture.fit(problem, self.max_iter, plan, seed, progress)
 
-    def _unpack(self, model: scale_mixture.ScaleMixtureFit, response: ScaledResponse, kernel: Kernel) -> None:
-        self.bias_ = response.bias(model.bias)
-        self.outlier_probability_ = model.outlier_probability
-        self.outlier_mask_ = model.outlier_probability > 0.5
-        self.weights_ = model.weights
-        self.degrees_of_freedom_ = model.nu
-        self.scale_ = response.scaling.spread(model.scale2)
-        self.draws_ = _in_units_of_y(model.draws, kernel, response.scaling.scale**2)
+    def _unpack(self, model: scale_mixture.ScaleMixtureFit, response: ScaledResponse) -> None:
+        super()._unpack(model, response)
+        self.draws_ = _in_units_of_y(model.draws, model.kernel, response.scaling.scale**2)
         self.r_hat_, self.effective_sample_size_ = model.r_hat, model.effective_sample_size
         self.converged_ = not model.interrupted and not _unmixed(model.r_hat)
         self._draws = model.posterior, model.scales2, model.nus
 
-    def _warn_about(self, model: FitResult) -> None:
-        super()._warn_about(model)
-        found = cast("scale_mixture.ScaleMixtureFit", model)
-        if found.interrupted:
-            warnings.warn(
-                f"Interrupted: this fit rests on {found.report.n_iter} of the {self.draws} draws of each chain.",
-                InterruptedWarning,
-                stacklevel=3,
-            )
-        worst = _unmixed(found.r_hat)
+    def _cautions(self, model: scale_mixture.ScaleMixtureFit) -> Iterator[Caution]:
+        yield from super()._cautions(model)
+        if model.interrupted:
+            taken = f"{model.report.n_iter} of the {self.draws} draws of each chain"
+            yield InterruptedWarning, f"Interrupted: this fit rests on {taken}."
+        worst = _unmixed(model.r_hat)
         if worst:
-            warnings.warn(
-                f"The chains do not agree on {worst} (R̂ = {found.r_hat[worst]:.2f}, above {MAX_R_HAT}). "
+            text = f"The chains do not agree on {worst} (R̂ = {model.r_hat[worst]:.2f}, above {MAX_R_HAT}). "
+            text += (
                 f"Raise draws (now {self.draws}) and tune (now {self.tune}); where that does not help, the readings "
-                "have more than one explanation: fix nu, or compare with SparseBiasGP.",
-                MixingWarning,
-                stacklevel=3,
             )
+            yield MixingWarning, text + "have more than one explanation: fix nu, or compare with SparseBiasGP."
 
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Log density of readings y at the rows of X, one each: the t convolved with f's Gaussian, averaged over draws.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        array, readings = check_query(self, X), check_readings(y, X)
-        z = self._scaling.forward(readings)
-        total = np.full(len(z), -np.inf)
+    def _draws_of_noise(self) -> Iterator[tuple[StudentT, Posterior]]:
         draws, scales2, nus = self._draws
-        with blas_threads_for(len(draws.X)):
-            for posterior, scale2, nu in zip(draws.each(), scales2, nus, strict=True):
-                mean, variance = posterior.mean_and_variance(array)
-                total = np.logaddexp(total, tilt(z, mean, variance, scale2, nu).log_normaliser)
-        return np.asarray(total - np.log(len(nus)) + self._scaling.log_slope(readings))
+        return zip(map(StudentT, scales2, nus), draws.each(), strict=True)
 
 
 def _unmixed(r_hat: dict[str, float]) -> str:

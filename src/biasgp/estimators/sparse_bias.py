@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +11,16 @@ from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
-from biasgp.estimators.base import BaseGP
+from biasgp.estimators.base import Caution, LargeGP
 from biasgp.estimators.validation import check_query, check_readings
 from biasgp.models import sparse
-from biasgp.models.problem import FitResult, Problem
+from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Kinds
 from biasgp.response import ScaledResponse
 
 
-class SparseBiasGP(BaseGP):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparseBiasGP(LargeGP):
     """Gaussian process in which most readings have no bias, and the others share a slab of biases.
 
     y = f(x) + δ + ε, where δ is 0 for most readings and comes from N(m, τ²) for the rest. Which readings those are, and
@@ -28,25 +29,9 @@ class SparseBiasGP(BaseGP):
 
     Parameters
     ----------
-    kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out.
-    response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
-    max_iter : int
-        Most iterations of the final search for the covariance parameters.
+    {inherited}
     random_state : int
         Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
-    approximation : {"auto", "exact", "vecchia"}
-        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
-        "auto" does so beyond 1,500 readings.
-    neighbors : int
-        How many neighbours that is; flagged readings are none.
-    max_time : float, optional
-        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
-    verbose : bool
-        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
@@ -83,30 +68,13 @@ class SparseBiasGP(BaseGP):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        response: str = "identity",
-        max_iter: int = 200,
-        random_state: int = 0,
-        approximation: str = "auto",
-        neighbors: int = 20,
-        max_time: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.response = response
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.approximation = approximation
-        self.neighbors = neighbors
-        self.max_time = max_time
-        self.verbose = verbose
+    random_state: int = 0
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> sparse.SparseBiasFit:
+    def _fit_model(self, problem: Problem) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        model = sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+
+    def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         self.outlier_probability_ = model.probability
         self.outlier_mask_ = model.probability > 0.5
         self.bias_ = response.bias(model.bias)
@@ -119,12 +87,12 @@ class SparseBiasGP(BaseGP):
         if not model.report.converged:
             self.diagnosis_ += ("The search for the parameters stopped before it converged: raise max_iter.",)
         self.trustworthy_ = not self.diagnosis_
-        return model
+        super()._unpack(model, response)
 
-    def _warn_about(self, model: FitResult) -> None:
-        super()._warn_about(model)
-        for finding in getattr(model, "findings", ()):
-            warnings.warn(finding.text, finding.category, stacklevel=4)
+    def _cautions(self, model: sparse.SparseBiasFit) -> Iterator[Caution]:
+        yield from super()._cautions(model)
+        for finding in model.findings:
+            yield finding.category, finding.text
 
     def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""

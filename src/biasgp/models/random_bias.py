@@ -19,21 +19,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import gammaln, psi
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.models import constant_bias
+from biasgp.models.constant_bias import PAPER
 from biasgp.models.problem import FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, NOISE_RANGE, Strategy, covariance_bounds
 from biasgp.optimize import ON_BOUND, OUT_OF_TIME, Report, minimize
 from biasgp.watch import did, expect, out_of_time, stage, tell
 
-SHAPE_RANGE = (0.25, 200.0)
-SCALE_RANGE = (1e-8, 1e4)
-PAPER_STEP, MAX_ALTERNATIONS = 10.0, 20
-THETA_ITERATIONS, LAMBDA_ITERATIONS = 3, 30
-"""Of each round of expectation maximisation."""
-SETTLED = 1e-6
-"""Nats per reading: a round that gains less is the last."""
+
+@dataclass(frozen=True)
+class RandomBiasPolicy:
+    """Bounds of the variances and λs, in the units of the scaled response, and how long the search by turns goes on."""
+
+    start_nu: float = 3.0  # degrees of freedom of the Student-t whose expected variances are the start
+    shape_range: tuple[float, float] = (0.25, 200.0)  # of λ₂: ν between ½, all but without moments, and as good as ∞
+    scale_range: tuple[float, float] = (1e-8, 1e4)  # of λ₃: a scale² within and beyond NOISE_RANGE
+    highest_variance: float = 1e3  # of τ̃², in units of the largest y²
+    theta_iterations: int = 3  # in each round of expectation maximisation
+    lambda_iterations: int = 30  # likewise
+    settled: float = 1e-6  # nats per reading: a round that gains less is the last
+
+
+POLICY = RandomBiasPolicy()
+PAPER_START = (1.0, 2.5, 0.5)
+"""(λ₁, λ₂, λ₃) that the paper's alternation starts from: a bias, and a Student-t of ν = 5, of y's own size."""
 ROUNDS, TYPICAL_ROUNDS = "rounds", 20
 """Kind of work, and how much of it there is as a rule."""
 
@@ -47,6 +58,7 @@ class RandomBiasFit(FitResult):
 
     mean_bias: float
     bias: Array
+    outliers: Mask
     bias_variance: Array
     lambdas: tuple[float, float, float]
     optimality: float
@@ -84,6 +96,14 @@ class RandomBiasLikelihood:
         """τ̃², λ₂, λ₃."""
         return self.layout.values(x, "variances"), self.layout.value(x, "shape"), self.layout.value(x, "scale")
 
+    def bounds(self, shape: float | None = None, scale: float | None = None) -> Array:
+        """Bounds of (θ, log τ̃², log λ₂, log λ₃); a λ that is given stays there."""
+        y, pairs = self.problem.y, ((shape, POLICY.shape_range), (scale, POLICY.scale_range))
+        ranges = [usual if given is None else (given, given) for given, usual in pairs]
+        highest = POLICY.highest_variance * max(1.0, float(np.var(y)), float(np.abs(y).max()) ** 2)
+        each = np.log(np.tile([NOISE_RANGE[0], highest], (len(y), 1)))
+        return np.vstack([covariance_bounds(self.problem)[:-1], each, np.log(ranges)])
+
     def __call__(self, x: Array) -> tuple[float, Array]:
         variances, shape, scale = self.split(x)
         n, A, K = len(self.problem), shape + 0.5, self.covariance(x)
@@ -106,10 +126,11 @@ def fit(
 
 
 def _start(problem: Problem, max_iter: int, strategy: Strategy) -> tuple[Engine, Array]:
-    """Parameters at the constant bias fit, each τ̃² as a Student-t of ν = 3 would have it there; and the engine."""
+    """Parameters at the constant bias fit, each τ̃² as a Student-t would have it there; and the engine."""
     cob = constant_bias.fit(problem, max_iter, strategy)
     residual = problem.y - cob.posterior.mean(problem.X)
-    shape, scale = 1.5, 1.5 * cob.noise_variance
+    shape = 0.5 * POLICY.start_nu
+    scale = shape * cob.noise_variance
     variances = (scale + 0.5 * residual**2) / (shape + 0.5)
     x = np.concatenate([cob.kernel.theta, np.log(variances), np.log([shape, scale])])
     return strategy.engine(cob.kernel, problem.X), x
@@ -120,33 +141,17 @@ def _minimise(
 ) -> RandomBiasFit:
     """From x, for the given λs; those that are None are found as well."""
     objective = RandomBiasLikelihood(engine, problem, lambdas[0])
-    bounds = parameter_bounds(problem, lambdas)
-    if strategy.exact:
-        report = minimize(objective, x, bounds, max_iter)
-    else:
-        report = expectation_maximisation(objective, np.clip(x, bounds[:, 0], bounds[:, 1]), bounds, max_iter)
-    return _at(objective, report, bounds)
-
-
-def parameter_bounds(problem: Problem, lambdas: Lambdas) -> Array:
-    """Bounds of (θ, log τ̃², log λ₂, log λ₃); a λ that is given stays there."""
-    y = problem.y
-    variance = max(1.0, float(np.var(y)))
-    ranges = [SHAPE_RANGE, SCALE_RANGE]
-    for i, value in enumerate(lambdas[1:]):
-        if value is not None:
-            ranges[i] = (value, value)
-    highest = 1e3 * max(variance, float(np.abs(y).max()) ** 2)
-    each = np.log(np.tile([NOISE_RANGE[0], highest], (len(y), 1)))
-    return np.vstack([covariance_bounds(problem)[:-1], each, np.log(ranges)])
+    bounds = objective.bounds(*lambdas[1:])
+    # With many readings: a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations.
+    find = minimize if strategy.exact else expectation_maximisation
+    return _at(objective, find(objective, x, bounds, max_iter), bounds)
 
 
 def expectation_maximisation(objective: RandomBiasLikelihood, x: Array, bounds: Array, max_iter: int) -> Report:
-    """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective.
-
-    With many readings: a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations.
-    """
+    """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective."""
     problem, theta = objective.problem, objective.layout["theta"]
+    low, high = bounds[:, 0], bounds[:, 1]
+    free, x = high > low, np.clip(x, low, high)
     value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
     stage("variances of all readings")
     expect(ROUNDS, TYPICAL_ROUNDS)
@@ -159,22 +164,18 @@ def expectation_maximisation(objective: RandomBiasLikelihood, x: Array, bounds: 
             found = K.negative_log_density(problem.y - mu)
             return found.value, found.by_theta
 
-        step = minimize(by_theta, x[theta], bounds[theta], THETA_ITERATIONS, curvature)
+        step = minimize(by_theta, x[theta], bounds[theta], POLICY.theta_iterations, curvature)
         x, curvature = np.concatenate([step.x, x[theta.stop :]]), step.curvature
         spent += step.n_evaluations
         before, value = value, step.value + objective.penalty(mu, x)
         tell(f"round {n_iter}, objective {value:.6g}")
         did(ROUNDS, 1.0)
-        if before - value <= SETTLED * len(problem) or out_of_time():
+        if before - value <= POLICY.settled * len(problem) or out_of_time():
             message = OUT_OF_TIME if out_of_time() else "the value settled"
             break
     expect(ROUNDS, 0.0)
-    low, high = bounds[:, 0], bounds[:, 1]
-    free = high > low
-    settled = message == "the value settled"
-    return Report(
-        x, value, settled, message, n_iter, spent, free & (x <= low + ON_BOUND), free & (x >= high - ON_BOUND)
-    )
+    settled, at_lower, at_upper = message == "the value settled", x <= low + ON_BOUND, x >= high - ON_BOUND
+    return Report(x, value, settled, message, n_iter, spent, free & at_lower, free & at_upper)
 
 
 def _variances_step(objective: RandomBiasLikelihood, x: Array, bounds: Array) -> Array:
@@ -195,7 +196,7 @@ def _variances_step(objective: RandomBiasLikelihood, x: Array, bounds: Array) ->
         return float(value), np.array([by_shape, by_scale])
 
     lambdas = slice(layout["shape"].start, layout["scale"].stop)
-    logs = minimize(profiled, x[lambdas], bounds[lambdas], LAMBDA_ITERATIONS).x
+    logs = minimize(profiled, x[lambdas], bounds[lambdas], POLICY.lambda_iterations).x
     shape, scale = np.exp(logs)
     new = np.concatenate([x[layout["theta"]], np.log((scale + half) / (shape + 0.5)), logs])
     return np.asarray(np.clip(new, bounds[:, 0], bounds[:, 1]))
@@ -218,6 +219,7 @@ def _at(objective: RandomBiasLikelihood, report: Report, bounds: Array) -> Rando
         report=report,
         mean_bias=mu,
         bias=bias,
+        outliers=objective.problem.outliers(bias, usual),
         bias_variance=variances,
         lambdas=(objective.lambda_mean, shape, scale),
         optimality=float(np.abs(moved).max()),
@@ -232,31 +234,31 @@ def alternate(problem: Problem, max_iter: int) -> RandomBiasFit:
     paper's 𝓡₂ lacks, λ₂ runs off. So each λ is looked for within a factor of its last value, and the fit that one
     runs away from is returned.
     """
-    lambdas = (1.0, 2.5, 0.5)
+    lambdas = PAPER_START
     engine, x = _start(problem, max_iter, EXACT)
-    for _ in range(MAX_ALTERNATIONS):
+    for _ in range(PAPER.max_alternations):
         found = _minimise(problem, engine, x, max_iter, lambdas)
         chosen = _least_by_the_papers_rule(found.mean_bias, found.bias_variance, lambdas)
         moves = np.abs(np.log(np.array(chosen) / lambdas))
         farthest = int(moves.argmax())
-        if moves[farthest] > 0.999 * np.log(PAPER_STEP):
+        if moves[farthest] > 0.999 * np.log(PAPER.factor):  # at the end of the grid
             path = f"from {lambdas[farthest]:.3g} to {chosen[farthest]:.3g} and on"
             return replace(found, runaway=f"λ{'₁₂₃'[farthest]} ({path})")
-        if moves[farthest] < 0.05:
+        if moves[farthest] < PAPER.settled:
             return found
         lambdas, x = chosen, found.report.x
-    return replace(found, runaway=f"the λs (still moving after {MAX_ALTERNATIONS} alternations)")
+    return replace(found, runaway=f"the λs (still moving after {PAPER.max_alternations} alternations)")
 
 
 def _least_by_the_papers_rule(
     mu: float, variances: Array, lambdas: tuple[float, float, float]
 ) -> tuple[float, float, float]:
     """The λs of least λ₁μ² + Σ(λ₂ log τ̃² + λ₃/τ̃²) + 𝓡₂, each within a factor of the present one."""
-    factors = np.geomspace(1.0 / PAPER_STEP, PAPER_STEP, 201)
+    factors = np.geomspace(1.0 / PAPER.factor, PAPER.factor, PAPER.candidates)
     firsts, seconds = lambdas[0] * factors, 1.0 + (lambdas[1] - 1.0) * factors
     # λ₃ = (λ₂ − 1)/Σ τ̃⁻² in closed form.
     precision = float((1.0 / variances).sum())
-    thirds = np.clip((seconds - 1.0) / precision, lambdas[2] / PAPER_STEP, lambdas[2] * PAPER_STEP)
+    thirds = np.clip((seconds - 1.0) / precision, lambdas[2] / PAPER.factor, lambdas[2] * PAPER.factor)
     costs = seconds * np.log(variances).sum() + thirds * precision
     costs += gammaln(seconds - 1.0) - (seconds - 1.0) * np.log(thirds)
     best = int(np.argmin(costs))
