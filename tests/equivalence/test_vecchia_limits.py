@@ -107,6 +107,6 @@ def test_random_bias_by_turns_ends_where_the_joint_search_does(table):
     sparse = random_bias.RandomBiasLikelihood(Vecchia(kernel, X, len(y) - 1), problem, np.inf)
     bounds = sparse.bounds()
     start = exact.report.x + 0.3 * np.random.default_rng(0).standard_normal(len(exact.report.x))
-    report = random_bias.expectation_maximisation(sparse, start, bounds, 200)
+    report = sparse.minimise_by_turns(start, bounds, 200)
     assert report.converged
     assert exact.objective - 0.5 < report.value < exact.objective + 0.02

@@ -12,10 +12,10 @@ from scipy.stats import chisquare, halfcauchy, invgamma, kstest, multivariate_no
 from scipy.stats import t as student
 
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
-from biasgp.models import mixture_steps, samplers
 from biasgp.models.mixture_steps import LENGTH_PRIOR, Chain, Coordinates, Target
 from biasgp.models.problem import Problem
-from biasgp.models.samplers import Metric, StepSize, curvature_metric, transition
+from biasgp.models.samplers import Metric, StepSize, slice_along, transition
+from biasgp.models.t_noise import StudentT
 
 # --- coordinates and priors
 
@@ -121,9 +121,9 @@ def test_metric_is_learnt_and_taken_from_the_curvature(rng):
     draws = rng.multivariate_normal(np.zeros(3), covariance, 4000)
     learnt = Metric(np.eye(3)).learnt(draws, -draws @ precision)
     assert_allclose(learnt.root @ learnt.root.T, covariance, atol=0.2)
-    exact = curvature_metric(lambda x: -precision @ x, np.ones(3), widest=10.0)
+    exact = Metric.of_curvature(lambda x: -precision @ x, np.ones(3), widest=10.0)
     assert_allclose(exact.root @ exact.root.T, covariance, atol=1e-6)
-    assert_allclose(curvature_metric(lambda x: x, np.ones(3), widest=0.5).root, 0.5 * np.eye(3))
+    assert_allclose(Metric.of_curvature(lambda x: x, np.ones(3), widest=0.5).root, 0.5 * np.eye(3))
     assert Metric(np.eye(3)).learnt(draws[:1], draws[:1]).root == pytest.approx(np.eye(3))
 
 
@@ -140,7 +140,7 @@ def test_slice_draws_are_those_of_the_density(rng):
 
     x, draws = np.array([1.0]), []
     for _ in range(3000):
-        x = samplers.slice_sweep(log_gamma, x, np.array([2.0]), rng, 1)
+        x = slice_along(log_gamma, x, 2.0 * rng.standard_normal(1), rng)
         draws.append(x[0])
     assert kstest(draws[::6], "gamma", args=(3.0,)).pvalue > 1e-3
 
@@ -178,13 +178,15 @@ def test_density_of_the_noise_is_the_t(rng):
         return student.logpdf(e, np.exp(log_nu), scale=scale).sum() + halfcauchy.logpdf(scale) + 0.5 * log_scale2
 
     places = [(-1.0, 0.5), (0.7, 3.0), (-4.0, -0.5)]
-    found = [mixture_steps.log_density_of_noise(e**2, *place) for place in places]
+    X = np.arange(9.0)[:, None]
+    data = Target.of(Problem(X, e, SquaredExponential().bind(X), np.zeros(9)))
+    found = [data.log_density_of_noise(e**2, *place) for place in places]
     assert_allclose(np.diff(found), np.diff([expected(*place) for place in places]), atol=1e-9)
 
 
 def test_mixing_variances_are_inverse_chi_squared(rng):
     nu, scale2, e = 2.5, 0.3, 1.7
-    U = mixture_steps.draw_mixing(np.full(2000, e), scale2, nu, rng)
+    U = StudentT(scale2, nu).draw_mixing(np.full(2000, e), rng)
     assert kstest(U, invgamma(0.5 * (nu + 1.0), scale=0.5 * (nu + e**2 / scale2)).cdf).pvalue > 1e-3
 
 

@@ -16,8 +16,9 @@ from biasgp.covariance.signed import signed_factor
 from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
-from biasgp.models import laplace_t, student_t
-from biasgp.models.ep import EPPolicy, ExpectationPropagation, weighted_sites
+from biasgp.models import student_t
+from biasgp.models.ep import EPPolicy, ExpectationPropagation
+from biasgp.models.laplace_t import Mode
 from biasgp.models.problem import Problem
 from biasgp.models.t_noise import Normality, Quadrature, StudentT, tilt
 
@@ -117,7 +118,7 @@ def test_signed_algebra_refuses_a_posterior_that_is_not_proper(rng):
 
 
 def run_ep(C, y, t, fraction=1.0, tolerance=1e-9):
-    found = ExpectationPropagation(C, y, t, fraction, EPPolicy(tolerance)).run([weighted_sites(y, np.zeros_like(y), t)])
+    found = ExpectationPropagation(C, y, t, fraction, EPPolicy(tolerance)).run([t.sites(y, np.zeros_like(y))])
     assert found.mismatch <= tolerance
     return found
 
@@ -155,7 +156,7 @@ def test_two_readings_are_close_to_a_grid(y, atol):
     assert_allclose(found.log_evidence, log_Z, atol=atol)
     assert_allclose(found.mean, mean, atol=atol)
     assert_allclose(found.variance, variance, atol=atol)
-    mode = laplace_t.find_mode(C, np.array(y), t, np.zeros(2))
+    mode = Mode.climb(C, np.array(y), t, np.zeros(2))
     assert_allclose(mode.log_evidence, log_Z, atol=0.3)
     assert_allclose(mode.mean, mean, atol=0.25)
 
@@ -194,7 +195,7 @@ def test_evidence_gradient_is_the_numerical_one(kind, known):
 def test_double_loop_ends_where_parallel_updates_do():
     X, z, kernel = contaminated()
     t = StudentT(0.05, 2.0)
-    start = weighted_sites(z, np.zeros_like(z), t)
+    start = t.sites(z, np.zeros_like(z))
     parallel = ExpectationPropagation(kernel(X), z, t, 0.9).run([start])
     ep = ExpectationPropagation(kernel(X), z, t, 0.9, EPPolicy(1e-4))
     double = ep._double_loop(ep.state(start))
@@ -207,7 +208,7 @@ def test_inner_loop_only_goes_down():
     X, z, kernel = contaminated()
     t = StudentT(0.02, 1.5)
     ep = ExpectationPropagation(kernel(X), z, t, 0.9)
-    state = ep.state(weighted_sites(z, np.zeros_like(z), t))
+    state = ep.state(t.sites(z, np.zeros_like(z)))
     held, values = state.marginals, []
     for _ in range(6):
         state, _ = ep._line_search(ep.state(state.sites, held), held, 0.5)
@@ -221,7 +222,7 @@ def test_inner_loop_only_goes_down():
 def test_mode_is_a_stationary_point():
     X, z, kernel = contaminated()
     t = StudentT(0.05, 2.0)
-    mode = laplace_t.find_mode(kernel(X), z, t, np.zeros_like(z))
+    mode = Mode.climb(kernel(X), z, t, np.zeros_like(z))
     assert mode.converged
     slope = (t.nu + 1.0) * (z - mode.mean) / (t.nu * t.scale2 + (z - mode.mean) ** 2)
     assert_allclose(mode.b, slope, atol=1e-5)

@@ -23,7 +23,6 @@ from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
     check_choice,
-    check_noise_variance,
     check_number,
     check_positive_integer,
     check_query,
@@ -60,8 +59,8 @@ Caution = tuple[type[BiasGPWarning], str]
 class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model.
 
-    They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for the
-    description of the parameters that they share.
+    They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for what the
+    same section says here.
 
     Parameters
     ----------
@@ -73,6 +72,17 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the final search for the parameters (for a start, where they are sampled).
+
+    Attributes
+    ----------
+    response_ : Transform
+        The transform of y that was used.
+    kernel_ : Kernel
+        The fitted covariance, in y's unit squared; at the parameters' geometric means, where they are sampled.
+    noise_variance_ : float
+        σ², the noise variance of readings that are not outliers, in y's unit squared.
+    n_iter_ : int
+        Iterations of the final search, or draws of each chain.
     """
 
     kernel: Any = None
@@ -83,9 +93,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.__doc__ and "{inherited}" in cls.__doc__:  # there is none under python -OO
-            inherited = str(cls.__mro__[1].__doc__).split("----------\n", 1)[1].rstrip()
-            cls.__doc__ = cls.__doc__.replace("    {inherited}", inherited)
+        for section in str(cls.__mro__[1].__doc__).split("----------\n")[1:]:
+            if cls.__doc__:  # there is none under python -OO
+                cls.__doc__ = cls.__doc__.replace("    {inherited}", section.split("\n\n")[0].rstrip(), 1)
 
     def _fit_model(self, problem: Problem) -> FitResult:
         """Fit the model to problem.y; sets nothing."""
@@ -145,8 +155,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
         kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
-        X_array, y_array = check_training(self, X, y)
-        known = check_noise_variance(noise_variance, len(y_array))
+        X_array, y_array, known = check_training(self, X, y, noise_variance)
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
@@ -197,17 +206,15 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if return_std and return_cov:
             raise ValueError("Ask for return_std or return_cov, not both.")
         array = check_query(self, X)
-        noise = self._scaled_noise_variance if include_noise else 0.0
         scaling = self._scaling
         with blas_threads_for(len(self._posterior.X)):
-            if not (return_std or return_cov) and scaling.is_linear:
-                return scaling.backward(self._posterior.mean(array))
             if return_cov:
                 mean, covariance = self._joint(array)
-                covariance.flat[:: len(covariance) + 1] += noise
+                covariance.flat[:: len(covariance) + 1] += self._scaled_noise_variance if include_noise else 0.0
                 return scaling.joint_moments(mean, covariance)
-            mean, variance = self._posterior.mean_and_variance(array)
-            moments = scaling.moments(mean, variance + noise)
+            if not return_std and scaling.is_linear:
+                return scaling.backward(self._posterior.mean(array))
+            moments = scaling.moments(*self._latent(array, include_noise))
             return moments if return_std else moments[0]
 
     def predict_quantiles(self, X: ArrayLike, q: ArrayLike, include_noise: bool = False) -> Array:
@@ -282,6 +289,10 @@ class LargeGP(BaseGP):
         Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
     verbose : bool
         Show where the search stands: on a terminal, or as log records of "biasgp".
+
+    Attributes
+    ----------
+    {inherited}
     """
 
     _: KW_ONLY

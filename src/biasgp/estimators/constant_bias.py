@@ -30,8 +30,7 @@ class ConstantBiasGP(LargeGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     bias_ : ndarray of shape (n_samples,)
         δ, in y's unit; exactly 0 for the readings within the penalty.
     outlier_mask_ : ndarray of bool
@@ -44,8 +43,6 @@ class ConstantBiasGP(LargeGP):
         Distance of δ to its optimality conditions, without unit; about 0.
     objective_ : float
         The minimised negative regularised log-likelihood, in y's unit.
-    kernel_, noise_variance_, n_iter_
-        As in GaussianGP.
     """
 
     tuning: str = "ml"
@@ -63,8 +60,6 @@ class ConstantBiasGP(LargeGP):
         if not strategy.exact and (paper or lam == 0.0):
             what = "lam=0" if lam == 0.0 else "tuning='paper'"
             raise ValueError(f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings.")
-        if lam == 0.0:
-            return constant_bias.fit_unregularised(problem, self.max_iter)
         if paper:
             return constant_bias.alternate(problem, self.max_iter)
         return constant_bias.fit(problem, self.max_iter, strategy, k=k, lam=lam)

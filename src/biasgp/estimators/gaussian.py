@@ -17,16 +17,9 @@ class GaussianGP(LargeGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
-    kernel_ : Kernel
-        The fitted covariance, in y's unit squared.
-    noise_variance_ : float
-        σ², in y's unit squared.
+    {inherited}
     log_marginal_likelihood_ : float
         log p(y) at the fitted parameters.
-    n_iter_ : int
-        Iterations of the final search.
 
     Examples
     --------

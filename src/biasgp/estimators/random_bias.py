@@ -31,26 +31,21 @@ class RandomBiasGP(LargeGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     bias_ : ndarray of shape (n_samples,)
         Posterior mean of δ, in y's unit.
     bias_variance_ : ndarray of shape (n_samples,)
-        τ̃² = τ² + σ² of each reading, in y's unit squared.
+        τ̃² = τ² + σ² of each reading, in y's unit squared. σ² is taken to be their median: most readings share it.
     mean_bias_ : float
         μ, in y's unit.
     lambdas_ : tuple of three floats
         (λ₁, λ₂, λ₃), in the units of `lambdas`.
     outlier_mask_ : ndarray of bool
         Readings whose bias exceeds 2.5 standard deviations of their noise.
-    noise_variance_ : float
-        σ², taken to be the median of τ̃²: most readings share it.
     optimality_ : float
         Size of the objective's gradient at the fit.
     objective_ : float
         The minimised bound on −log p(y), in y's unit: RL₂ plus its normaliser.
-    kernel_, n_iter_
-        As in GaussianGP.
     """
 
     tuning: str = "ml"

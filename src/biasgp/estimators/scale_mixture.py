@@ -54,16 +54,7 @@ class ScaleMixtureGP(StudentTNoiseGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
-    kernel_ : Kernel
-        The covariance at the parameters' geometric means, in y's unit squared.
-    noise_variance_ : float
-        Noise variance of readings that are not outliers (see `noise`), in y's unit squared; posterior mean.
-    scale_ : float
-        The t's scale σ, in y's unit: root of the posterior mean of σ².
-    degrees_of_freedom_ : float
-        Posterior median of ν.
+    {inherited}
     draws_ : dict of str to ndarray of shape (chains, draws)
         The draws of each parameter that is not fixed, by name; variances in y's unit squared. (Parameters of a
         scikit-learn kernel are in units of the scaled response.)
@@ -71,18 +62,6 @@ class ScaleMixtureGP(StudentTNoiseGP):
         Split-R̂ and bulk effective sample size of each of these.
     converged_ : bool
         Whether every R̂ is at most 1.05 and nothing was interrupted.
-    weights_ : ndarray of shape (n_samples,)
-        Expected precision of each reading's noise, in units of 1/σ²: E (ν + 1)/(ν + (y − f)²/σ²). Near 0 for an
-        outlier.
-    outlier_probability_ : ndarray of shape (n_samples,)
-        Posterior probability that |y − f| exceeds 2.5 s, s the standard deviation of the Gaussian that has the t's
-        quartiles. (A t has no outliers as such, only large errors.)
-    outlier_mask_ : ndarray of bool
-        Where that is above one half.
-    bias_ : ndarray of shape (n_samples,)
-        Posterior mean, in y's unit, of the error where it exceeds 2.5 s, and of 0 where it does not.
-    n_iter_ : int
-        Draws taken, of each chain.
 
     Notes
     -----

@@ -35,8 +35,7 @@ class SparseBiasGP(LargeGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     outlier_mask_ : ndarray of bool
         Readings that are more likely an outlier than not.
     outlier_probability_ : ndarray of shape (n_samples,)
@@ -55,8 +54,6 @@ class SparseBiasGP(LargeGP):
         Whether the fit found no reason to doubt itself.
     diagnosis_ : tuple of str
         The reasons, if any, each with what to try; also issued as warnings.
-    kernel_, noise_variance_, n_iter_
-        As in GaussianGP.
 
     Examples
     --------

@@ -37,6 +37,24 @@ class StudentTNoiseGP(BaseGP):
     noise : {"core", "scale"}
         What stands for the noise of the next reading that is not an outlier: the variance of the Gaussian that is as
         high as the t at its centre, or the t's scale², as in the paper and GPstuff. (With ν ≤ 2 a t has no variance.)
+
+    Attributes
+    ----------
+    {inherited}
+    scale_ : float
+        The t's scale σ, in y's unit (root of the posterior mean of σ², where it is sampled).
+    degrees_of_freedom_ : float
+        ν (its posterior median, where it is sampled).
+    weights_ : ndarray of shape (n_samples,)
+        Expected precision of each reading's noise, in units of 1/σ²: E (ν + 1)/(ν + (y − f)²/σ²). Near 0 for an
+        outlier; (ν + 1)/ν at most.
+    outlier_probability_ : ndarray of shape (n_samples,)
+        Posterior probability that |y − f| exceeds 2.5 s, s the standard deviation of the Gaussian that has the t's
+        quartiles. (A t has no outliers as such, only large errors.)
+    outlier_mask_ : ndarray of bool
+        Where that is above one half.
+    bias_ : ndarray of shape (n_samples,)
+        Posterior mean, in y's unit, of the error where it exceeds 2.5 s, and of 0 where it does not.
     """
 
     nu: float | None = None
@@ -107,36 +125,15 @@ class StudentTGP(StudentTNoiseGP):
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
-    kernel_ : Kernel
-        The fitted covariance, in y's unit squared.
-    noise_variance_ : float
-        Noise variance of readings that are not outliers (see `noise`), in y's unit squared.
-    scale_ : float
-        The t's scale σ, in y's unit.
-    degrees_of_freedom_ : float
-        ν.
+    {inherited}
     log_marginal_likelihood_ : float
         log p(y) at the fitted parameters, as EP or Laplace has it.
-    weights_ : ndarray of shape (n_samples,)
-        Expected precision of each reading's noise, in units of 1/σ²: E (ν + 1)/(ν + (y − f)²/σ²). Near 0 for an
-        outlier; (ν + 1)/ν at most.
-    outlier_probability_ : ndarray of shape (n_samples,)
-        Posterior probability that |y − f| exceeds 2.5 s, s the standard deviation of the Gaussian that has the t's
-        quartiles. (A t has no outliers as such, only large errors.)
-    outlier_mask_ : ndarray of bool
-        Where that is above one half.
-    bias_ : ndarray of shape (n_samples,)
-        Posterior mean, in y's unit, of the error where it exceeds 2.5 s, and of 0 where it does not.
     inference_ : {"ep", "laplace"}
         What the fit rests on; differs from `inference` where EP did not converge.
     fraction_ : float
         The fraction that EP converged with; 1 under Laplace.
     converged_ : bool
         Whether `inference` converged as asked for, and the search for the parameters too.
-    n_iter_ : int
-        Iterations of the search.
     n_sweeps_ : int
         Updates of all sites (or of the mode) in the whole search.
 

@@ -21,15 +21,15 @@ SMALLEST_RANGE = 1e-100
 """A column that varies by less has squares, and slopes of y over it, that are no floating-point numbers."""
 
 
-def check_training(estimator: Any, X: Any, y: Any) -> tuple[Array, Array]:
-    """X and y as float arrays; sets n_features_in_ and feature_names_in_."""
+def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
+    """X, y and the known variances as float arrays; sets n_features_in_ and feature_names_in_."""
     numbers = None if y is None else _numbers(y, "y")
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
     _refuse_unless_varying_enough(X_array, column_names(estimator))
     _check_spread(y_array)
-    return X_array, np.asarray(y_array)
+    return X_array, np.asarray(y_array), _check_noise_variance(noise_variance, len(y_array))
 
 
 def _check_spread(y: Array) -> None:
@@ -174,7 +174,7 @@ def _first_text(column: Any) -> int | None:
     return None
 
 
-def check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
+def _check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
     """A known variance for each of n readings; zeros when none is given."""
     if noise_variance is None:
         return np.zeros(n)

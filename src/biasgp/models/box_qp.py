@@ -24,6 +24,16 @@ MAX_STEPS, SMALLEST_STEP = 30, 1e-8
 
 
 @dataclass(frozen=True)
+class BoxSolution:
+    """α, δ (exactly zero where α is free), and the distance to the optimality conditions."""
+
+    alpha: Array
+    delta: Array
+    optimality: float
+    n_steps: int
+
+
+@dataclass(frozen=True)
 class Box:
     """Bounds of α: −down ≤ α ≤ up."""
 
@@ -47,45 +57,36 @@ class Box:
         excess = np.where(free, outside, -np.sign(alpha) * delta / np.sqrt(noise))
         return max(0.0, float(excess.max()))
 
+    def solve(self, K: Covariance, y: Array, held: Array) -> BoxSolution:
+        """Newton's method on the primal, ½αᵀCα + Σ Huber(y − Cα), which is convex and piecewise quadratic.
 
-@dataclass(frozen=True)
-class BoxSolution:
-    """α, δ (exactly zero where α is free), and the distance to the optimality conditions."""
+        A full step solves the optimality conditions for a guess of which α are `held` at which bound (their signs; 0
+        where free): a primal–dual active set method, done after one step from the right guess and after a few from a
+        near one. From the second on, a step that overshoots is cut to the minimum along it, so that it cannot cycle.
+        """
+        noise = K.noise + K.jitter
+        alpha = f = np.zeros_like(y)
+        for n_steps in range(1, MAX_STEPS + 1):
+            free = held == 0
+            target, delta = K.clamped_solve(y, self.side(held), free)
+            optimality = self.violation(target, delta, noise, free)
+            if optimality <= TOLERANCE:
+                break
+            move, f_move = target - alpha, y - delta - noise * target - f
 
-    alpha: Array
-    delta: Array
-    optimality: float
-    n_steps: int
+            def slope(
+                t: float, alpha: Array = alpha, f: Array = f, move: Array = move, f_move: Array = f_move
+            ) -> float:
+                pull = np.minimum(np.maximum((y - f - t * f_move) / noise, -self.down), self.up)
+                return float((alpha + t * move - pull) @ f_move)
 
-
-def solve(K: Covariance, y: Array, box: Box, held: Array) -> BoxSolution:
-    """Newton's method on the primal, ½αᵀCα + Σ Huber(y − Cα), which is convex and piecewise quadratic.
-
-    A full step solves the optimality conditions for a guess of which α are `held` at which bound (their signs; 0 where
-    free): a primal–dual active set method, done after one step from the right guess and after a few from a near one.
-    From the second on, a step that overshoots is cut to the minimum along it, so that the method cannot cycle.
-    """
-    noise = K.noise + K.jitter
-    alpha = f = np.zeros_like(y)
-    for n_steps in range(1, MAX_STEPS + 1):
-        free = held == 0
-        target, delta = K.clamped_solve(y, box.side(held), free)
-        optimality = box.violation(target, delta, noise, free)
-        if optimality <= TOLERANCE:
-            break
-        move, f_move = target - alpha, y - delta - noise * target - f
-
-        def slope(t: float, alpha: Array = alpha, f: Array = f, move: Array = move, f_move: Array = f_move) -> float:
-            pull = np.minimum(np.maximum((y - f - t * f_move) / noise, -box.down), box.up)
-            return float((alpha + t * move - pull) @ f_move)
-
-        step = 1.0 if n_steps == 1 else _step_length(slope)
-        if step < SMALLEST_STEP:
-            break
-        alpha, f = alpha + step * move, f + step * f_move
-        residual = (y - f) / noise
-        held = np.where(residual > box.up, 1.0, np.where(residual < -box.down, -1.0, 0.0))
-    return BoxSolution(target, delta, optimality, n_steps)
+            step = 1.0 if n_steps == 1 else _step_length(slope)
+            if step < SMALLEST_STEP:
+                break
+            alpha, f = alpha + step * move, f + step * f_move
+            residual = (y - f) / noise
+            held = np.where(residual > self.up, 1.0, np.where(residual < -self.down, -1.0, 0.0))
+        return BoxSolution(target, delta, optimality, n_steps)
 
 
 def _step_length(slope: Callable[[float], float]) -> float:

@@ -27,14 +27,14 @@ from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel
 from biasgp.models import gaussian
-from biasgp.models.box_qp import Box, BoxSolution, solve
+from biasgp.models.box_qp import Box, BoxSolution
 from biasgp.models.problem import LOG_2PI, FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search, stages
 from biasgp.optimize import PATIENCE, Report, follow, go_on, minimize, multistart, resume, screen
 
 
 @dataclass(frozen=True)
-class ConstantBiasPolicy:
+class _ConstantBiasPolicy:
     """How (θ, σ², k) are searched for. Lengths are in standard deviations: of the noise for k, of y for the fence."""
 
     k_start: float = 0.7
@@ -52,7 +52,7 @@ class ConstantBiasPolicy:
 
 
 @dataclass(frozen=True)
-class PaperTuning:
+class _PaperTuning:
     """The paper's alternation. Its second step has no minimum, so each λ is looked for within a factor of the last."""
 
     factor: float = 10.0
@@ -61,7 +61,7 @@ class PaperTuning:
     max_alternations: int = 20
 
 
-POLICY, PAPER = ConstantBiasPolicy(), PaperTuning()
+POLICY, PAPER = _ConstantBiasPolicy(), _PaperTuning()
 MIN_SIDE = 1e-6
 """Least k of a side, as a number above 0 that a root is bracketed by."""
 
@@ -137,7 +137,7 @@ class ConstantBiasLikelihood:
     def profile(self, x: Array, K: Covariance) -> tuple[Box, BoxSolution]:
         """The penalties at x, and the δ that minimises RL₁ there."""
         box = self.penalty.box(self.layout.value(x, "k"), K.noise)
-        solution = solve(K, self.problem.y, box, self.held)
+        solution = box.solve(K, self.problem.y, self.held)
         self.held = np.sign(solution.delta)
         return box, solution
 
@@ -206,7 +206,9 @@ def _objective(problem: Problem, penalty: Penalty = Penalty(), engine: Engine | 
 def fit(
     problem: Problem, max_iter: int, strategy: Strategy = EXACT, *, k: float | None = None, lam: float | None = None
 ) -> ConstantBiasFit:
-    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given."""
+    """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given. λ = 0 is for the exact strategy only."""
+    if lam == 0.0:
+        return _fit_unregularised(problem, max_iter)
     few, tuned, penalty = problem[strategy.first_rows(problem)], k is None and lam is None, Penalty(lam)
     starts, held, free = _starts_and_bounds(problem, k, lam)
     if tuned:
@@ -316,7 +318,7 @@ def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
     yield objective.moved_to(objective.engine, problem).model(third)
 
 
-def fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
+def _fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
     """λ = 0: descend the likelihood in (θ, σ², δ) together from the plain GP with no bias, as far as max_iter goes.
 
     The likelihood has no minimum; on the way down δ takes over the pattern of f, and f is over-smooth: the paper's

@@ -107,12 +107,6 @@ class EPState:
         return 0.5 * (self.factor.inverse() - np.outer(self.b, self.b)), by_noise
 
 
-def weighted_sites(y: Array, mean: Array, t: StudentT) -> Array:
-    """Gaussians of the precision that the t has at these residuals: never negative, so a safe start."""
-    precision = t.weight(y - mean) / t.scale2
-    return np.stack([precision * y, precision])
-
-
 class _Anderson:
     """Extrapolates a fixed-point iteration x ← x + g(x) from its last few steps (Anderson 1965).
 

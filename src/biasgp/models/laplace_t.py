@@ -13,7 +13,6 @@ from scipy.special import psi
 
 from biasgp._typing import Array
 from biasgp.covariance.signed import SignedFactor, signed_factor
-from biasgp.models.ep import weighted_sites
 from biasgp.models.t_noise import StudentT
 
 MAX_STEPS = 200
@@ -70,6 +69,40 @@ class Mode:
         by_nu = float((value_nu + 0.5 * variance * second_nu + Cu * first_nu).sum())
         return W, -np.array([by_c, by_c + by_nu])
 
+    @classmethod
+    def climb(cls, C: Array, y: Array, t: StudentT, f: Array) -> Mode | None:
+        """Climb from f to a mode of the posterior; None where none with a proper curvature was reached."""
+        b, value, moved = np.zeros_like(f), -np.inf, np.inf
+        for n_steps in range(1, MAX_STEPS + 1):
+            first, second = _slopes(t, y - f)
+            factor = signed_factor(C, -second)
+            if factor is not None and moved <= TOLERANCE * np.sqrt(t.scale2):
+                return cls(t, y - f, f, b, factor, n_steps, True)
+            stepped = None if factor is None or n_steps == 1 else factor.solve(first - second * f)
+            if stepped is None or _log_posterior(t, y - stepped[1], *stepped) < value - ROUNDING * abs(value):
+                shift, precision = t.sites(y, f)
+                easy = signed_factor(C, precision)
+                if easy is None:
+                    return None
+                stepped = easy.solve(shift)
+            moved = float(np.abs(stepped[1] - f).max())
+            b, f = stepped
+            value = _log_posterior(t, y - f, b, f)
+        return None if factor is None else cls(t, y - f, f, b, factor, MAX_STEPS, False)
+
+    @classmethod
+    def reweighted(cls, C: Array, y: Array, t: StudentT, f: Array) -> Mode:
+        """Reweighted least squares from f, with the weights' curvature for the posterior's, which always exists."""
+        n_steps = 0
+        while True:
+            shift, precision = t.sites(y, f)
+            factor = signed_factor(C, precision)
+            assert factor is not None  # no precision is negative
+            before, (b, f) = f, factor.solve(shift)
+            n_steps += 1
+            if n_steps == MAX_STEPS or np.abs(f - before).max() <= TOLERANCE * np.sqrt(t.scale2):
+                return cls(t, y - f, f, b, factor, n_steps, False)
+
 
 def _slopes(t: StudentT, residual: Array) -> tuple[Array, Array]:
     """First and second derivative of log t(y | f) in f."""
@@ -81,37 +114,3 @@ def _slopes(t: StudentT, residual: Array) -> tuple[Array, Array]:
 def _log_posterior(t: StudentT, residual: Array, b: Array, f: Array) -> float:
     log_t = t.log_peak - 0.5 * (t.nu + 1.0) * np.log1p(residual**2 / (t.nu * t.scale2))
     return float(log_t.sum() - 0.5 * b @ f)
-
-
-def find_mode(C: Array, y: Array, t: StudentT, f: Array) -> Mode | None:
-    """Climb from f to a mode of the posterior; None where none with a proper curvature was reached."""
-    b, value, moved = np.zeros_like(f), -np.inf, np.inf
-    for n_steps in range(1, MAX_STEPS + 1):
-        first, second = _slopes(t, y - f)
-        factor = signed_factor(C, -second)
-        if factor is not None and moved <= TOLERANCE * np.sqrt(t.scale2):
-            return Mode(t, y - f, f, b, factor, n_steps, True)
-        stepped = None if factor is None or n_steps == 1 else factor.solve(first - second * f)
-        if stepped is None or _log_posterior(t, y - stepped[1], *stepped) < value - ROUNDING * abs(value):
-            shift, precision = weighted_sites(y, f, t)
-            easy = signed_factor(C, precision)
-            if easy is None:
-                return None
-            stepped = easy.solve(shift)
-        moved = float(np.abs(stepped[1] - f).max())
-        b, f = stepped
-        value = _log_posterior(t, y - f, b, f)
-    return None if factor is None else Mode(t, y - f, f, b, factor, MAX_STEPS, False)
-
-
-def reweighted(C: Array, y: Array, t: StudentT, f: Array) -> Mode:
-    """Reweighted least squares from f, with the weights' curvature for the posterior's: it exists for any readings."""
-    n_steps = 0
-    while True:
-        shift, precision = weighted_sites(y, f, t)
-        factor = signed_factor(C, precision)
-        assert factor is not None  # no precision is negative
-        before, (b, f) = f, factor.solve(shift)
-        n_steps += 1
-        if n_steps == MAX_STEPS or np.abs(f - before).max() <= TOLERANCE * np.sqrt(t.scale2):
-            return Mode(t, y - f, f, b, factor, n_steps, False)

@@ -19,8 +19,9 @@ from biasgp.covariance.dense import factorise, inverse_of, semidefinite_root
 from biasgp.kernels import Pullback
 from biasgp.messages import CovarianceError
 from biasgp.models.problem import LOG_2PI, Problem
-from biasgp.models.samplers import Metric, slice_sweep, transition
+from biasgp.models.samplers import Metric, slice_along, transition
 from biasgp.models.strategy import covariance_bounds
+from biasgp.models.t_noise import StudentT
 
 NU_RANGE = (0.5, 200.0)
 """Degrees of freedom over whose logarithm the prior is uniform."""
@@ -98,7 +99,17 @@ class Target:
         coordinates = Coordinates(bounds[:, 0], bounds[:, 1], np.append(kernel.theta, 0.0), lengths)
         return cls(problem, coordinates, NU_RANGE if nu is None else (nu, nu))
 
-    def at(self, u: Array, U: Array, before: Conditional | None = None) -> Conditional:
+    def log_density_of_noise(self, e2: Array, log_scale2: float, log_nu: float) -> float:
+        """log p(e | σ², ν), U integrated out, from the squares of e, plus the log prior of (log σ², log ν)."""
+        low, high = self.coordinates.low[-1], self.coordinates.high[-1]
+        if not (low <= log_scale2 <= high and log(self.nu_range[0]) <= log_nu <= log(self.nu_range[1])):
+            return -np.inf
+        nu, t = exp(log_nu), 0.5 * abs(log_scale2)
+        each = lgamma(0.5 * (nu + 1.0)) - lgamma(0.5 * nu) - 0.5 * (log(nu * pi) + log_scale2)
+        prior = -t - log1p(exp(-2.0 * t))  # σ half-Cauchy, in floats: this is called often
+        return len(e2) * each - 0.5 * (nu + 1.0) * float(np.log1p(e2 * exp(-log_scale2 - log_nu)).sum()) + prior
+
+    def at(self, u: Array, U: Array, before: _Conditional | None = None) -> _Conditional:
         """The posterior of x given U at u. C is taken from `before` where that is known to have the same θ."""
         problem, full = self.problem, self.coordinates.inside(u)
         if before is None:
@@ -114,11 +125,11 @@ class Target:
         W *= 0.5
         gradient = -np.append(pullback(W), W.diagonal() @ errors)
         log_density, by_u = self.coordinates.posterior(u, full, value, gradient)
-        return Conditional(u, log_density, by_u, full, errors, C, pullback, W, alpha, factor.jitter)
+        return _Conditional(u, log_density, by_u, full, errors, C, pullback, W, alpha, factor.jitter)
 
 
 @dataclass(frozen=True)
-class Conditional:
+class _Conditional:
     """The posterior of x given U, f integrated out, at one place; `x` is u there, as the sampler has it.
 
     With Q = (C + noise)⁻¹, α is Qy and W is ½(Q − ααᵀ); `errors` are the variances σ²U.
@@ -155,24 +166,11 @@ class Conditional:
         return np.asarray(self.errors * self.alpha + root * (half @ rng.standard_normal(len(S))))
 
 
-def log_density_of_noise(e2: Array, log_scale2: float, log_nu: float) -> float:
-    """log p(e | σ², ν), U integrated out, from the squares of e; plus the log prior of σ²."""
-    nu, t = exp(log_nu), 0.5 * abs(log_scale2)
-    each = lgamma(0.5 * (nu + 1.0)) - lgamma(0.5 * nu) - 0.5 * (log(nu * pi) + log_scale2)
-    prior = -t - log1p(exp(-2.0 * t))  # σ half-Cauchy, in floats: this is called often
-    return len(e2) * each - 0.5 * (nu + 1.0) * float(np.log1p(e2 * exp(-log_scale2 - log_nu)).sum()) + prior
-
-
-def draw_mixing(e: Array, scale2: float, nu: float, rng: np.random.Generator) -> Array:
-    """U given e."""
-    return np.asarray((nu + e**2 / scale2) / rng.chisquare(nu + 1.0, len(e)))
-
-
 @dataclass
 class Chain:
     """Where a chain is: `at` has θ, σ² and U; e are the errors that U was last drawn from."""
 
-    at: Conditional
+    at: _Conditional
     log_nu: float
     e: Array
     rng: np.random.Generator
@@ -181,7 +179,7 @@ class Chain:
         """One iteration; returns the acceptance probability of its first part."""
         U, last = self.at.errors / self.at.scale2, self.at
 
-        def evaluate(u: Array) -> Conditional:
+        def evaluate(u: Array) -> _Conditional:
             try:
                 return target.at(u, U)
             except CovarianceError:  # K is singular: no density
@@ -189,24 +187,13 @@ class Chain:
 
         at, acceptance = transition(evaluate, last, metric, step, self.rng)
         self.e = at.draw_errors(self.rng)
-        log_scale2 = self._draw_noise(target, float(at.full[-1]))
-        U = draw_mixing(self.e, exp(log_scale2), exp(self.log_nu), self.rng)
+        e2, noise = self.e**2, np.array([at.full[-1], self.log_nu])
+        widths = np.multiply(SLICE_WIDTHS, [1.0, float(target.nu_range[0] < target.nu_range[1])])
+        for _ in range(SLICES):
+            direction = widths * self.rng.standard_normal(2)
+            noise = slice_along(lambda x: target.log_density_of_noise(e2, *x.tolist()), noise, direction, self.rng)
+        log_scale2, self.log_nu = noise.tolist()
+        U = StudentT(exp(log_scale2), exp(self.log_nu)).draw_mixing(self.e, self.rng)
         u = np.append(at.x[:-1], target.coordinates.outside(np.append(at.full[:-1], log_scale2))[-1])
         self.at = target.at(u, U, at)
         return acceptance
-
-    def _draw_noise(self, target: Target, log_scale2: float) -> float:
-        """Draw (log σ², log ν) given e: sets the latter and returns the former."""
-        low, high = float(target.coordinates.low[-1]), float(target.coordinates.high[-1])
-        nu_low, nu_high = log(target.nu_range[0]), log(target.nu_range[1])
-        e2 = self.e**2
-
-        def log_density(x: Array) -> float:
-            if not (low <= x[0] <= high and nu_low <= x[1] <= nu_high):
-                return -np.inf
-            return log_density_of_noise(e2, float(x[0]), float(x[1]))
-
-        widths = np.multiply(SLICE_WIDTHS, [1.0, float(nu_high > nu_low)])
-        x = slice_sweep(log_density, np.array([log_scale2, self.log_nu]), widths, self.rng, SLICES)
-        self.log_nu = float(x[1])
-        return float(x[0])

@@ -30,7 +30,7 @@ from biasgp.watch import did, expect, out_of_time, stage, tell
 
 
 @dataclass(frozen=True)
-class RandomBiasPolicy:
+class _RandomBiasPolicy:
     """Bounds of the variances and λs, in the units of the scaled response, and how long the search by turns goes on."""
 
     start_nu: float = 3.0  # degrees of freedom of the Student-t whose expected variances are the start
@@ -42,7 +42,7 @@ class RandomBiasPolicy:
     settled: float = 1e-6  # nats per reading: a round that gains less is the last
 
 
-POLICY = RandomBiasPolicy()
+POLICY = _RandomBiasPolicy()
 PAPER_START = (1.0, 2.5, 0.5)
 """(λ₁, λ₂, λ₃) that the paper's alternation starts from: a bias, and a Student-t of ν = 5, of y's own size."""
 ROUNDS, TYPICAL_ROUNDS = "rounds", 20
@@ -115,6 +115,59 @@ class RandomBiasLikelihood:
         gradient = np.concatenate([found.by_theta, by_variances, [by_shape, by_scale]])
         return found.value + self.penalty(mu, x), gradient
 
+    def minimise_by_turns(self, x: Array, bounds: Array, max_iter: int) -> Report:
+        """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the self."""
+        problem, theta = self.problem, self.layout["theta"]
+        low, high = bounds[:, 0], bounds[:, 1]
+        free, x = high > low, np.clip(x, low, high)
+        value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
+        stage("variances of all readings")
+        expect(ROUNDS, TYPICAL_ROUNDS)
+        for n_iter in range(1, max_iter + 1):
+            x = self._variances_step(x, bounds)
+            mu = self.level(self.covariance(x))
+
+            def by_theta(new: Array, mu: float = mu, x: Array = x) -> tuple[float, Array]:
+                K = self.covariance(np.concatenate([new, x[theta.stop :]]))
+                found = K.negative_log_density(problem.y - mu)
+                return found.value, found.by_theta
+
+            step = minimize(by_theta, x[theta], bounds[theta], POLICY.theta_iterations, curvature)
+            x, curvature = np.concatenate([step.x, x[theta.stop :]]), step.curvature
+            spent += step.n_evaluations
+            before, value = value, step.value + self.penalty(mu, x)
+            tell(f"round {n_iter}, objective {value:.6g}")
+            did(ROUNDS, 1.0)
+            if before - value <= POLICY.settled * len(problem) or out_of_time():
+                message = OUT_OF_TIME if out_of_time() else "the value settled"
+                break
+        expect(ROUNDS, 0.0)
+        settled, at_lower, at_upper = message == "the value settled", x <= low + ON_BOUND, x >= high - ON_BOUND
+        return Report(x, value, settled, message, n_iter, spent, free & at_lower, free & at_upper)
+
+    def _variances_step(self, x: Array, bounds: Array) -> Array:
+        """(λ₂, λ₃) and τ̃² = (λ₃ + ½E e²)/(λ₂ + ½), which minimise the bound given the moments of e = δ + ε."""
+        layout, K = self.layout, self.covariance(x)
+        variances = layout.values(x, "variances")
+        residual = self.problem.y - self.level(K)
+        e2 = variances**2 * (K.solve(residual) ** 2 - K.inverse_diagonal()) + variances
+        half = 0.5 * np.maximum(e2, 0.0)
+        n = len(half)
+
+        def profiled(logs: Array) -> tuple[float, Array]:
+            shape, scale = np.exp(logs)
+            logs_of = np.log(scale + half)
+            value = (shape + 0.5) * logs_of.sum() + n * (gammaln(shape) - gammaln(shape + 0.5) - shape * logs[1])
+            by_shape = shape * (logs_of.sum() + n * (psi(shape) - psi(shape + 0.5) - logs[1]))
+            by_scale = (shape + 0.5) * (scale / (scale + half)).sum() - n * shape
+            return float(value), np.array([by_shape, by_scale])
+
+        lambdas = slice(layout["shape"].start, layout["scale"].stop)
+        logs = minimize(profiled, x[lambdas], bounds[lambdas], POLICY.lambda_iterations).x
+        shape, scale = np.exp(logs)
+        new = np.concatenate([x[layout["theta"]], np.log((scale + half) / (shape + 0.5)), logs])
+        return np.asarray(np.clip(new, bounds[:, 0], bounds[:, 1]))
+
 
 def fit(
     problem: Problem, max_iter: int, strategy: Strategy = EXACT, *, lambdas: tuple[float, float, float] | None = None
@@ -142,64 +195,11 @@ def _minimise(
     """From x, for the given λs; those that are None are found as well."""
     objective = RandomBiasLikelihood(engine, problem, lambdas[0])
     bounds = objective.bounds(*lambdas[1:])
-    # With many readings: a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations.
-    find = minimize if strategy.exact else expectation_maximisation
-    return _at(objective, find(objective, x, bounds, max_iter), bounds)
-
-
-def expectation_maximisation(objective: RandomBiasLikelihood, x: Array, bounds: Array, max_iter: int) -> Report:
-    """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective."""
-    problem, theta = objective.problem, objective.layout["theta"]
-    low, high = bounds[:, 0], bounds[:, 1]
-    free, x = high > low, np.clip(x, low, high)
-    value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
-    stage("variances of all readings")
-    expect(ROUNDS, TYPICAL_ROUNDS)
-    for n_iter in range(1, max_iter + 1):
-        x = _variances_step(objective, x, bounds)
-        mu = objective.level(objective.covariance(x))
-
-        def by_theta(new: Array, mu: float = mu, x: Array = x) -> tuple[float, Array]:
-            K = objective.covariance(np.concatenate([new, x[theta.stop :]]))
-            found = K.negative_log_density(problem.y - mu)
-            return found.value, found.by_theta
-
-        step = minimize(by_theta, x[theta], bounds[theta], POLICY.theta_iterations, curvature)
-        x, curvature = np.concatenate([step.x, x[theta.stop :]]), step.curvature
-        spent += step.n_evaluations
-        before, value = value, step.value + objective.penalty(mu, x)
-        tell(f"round {n_iter}, objective {value:.6g}")
-        did(ROUNDS, 1.0)
-        if before - value <= POLICY.settled * len(problem) or out_of_time():
-            message = OUT_OF_TIME if out_of_time() else "the value settled"
-            break
-    expect(ROUNDS, 0.0)
-    settled, at_lower, at_upper = message == "the value settled", x <= low + ON_BOUND, x >= high - ON_BOUND
-    return Report(x, value, settled, message, n_iter, spent, free & at_lower, free & at_upper)
-
-
-def _variances_step(objective: RandomBiasLikelihood, x: Array, bounds: Array) -> Array:
-    """(λ₂, λ₃) and τ̃² = (λ₃ + ½E e²)/(λ₂ + ½), which minimise the bound given the moments of e = δ + ε."""
-    layout, K = objective.layout, objective.covariance(x)
-    variances = layout.values(x, "variances")
-    residual = objective.problem.y - objective.level(K)
-    e2 = variances**2 * (K.solve(residual) ** 2 - K.inverse_diagonal()) + variances
-    half = 0.5 * np.maximum(e2, 0.0)
-    n = len(half)
-
-    def profiled(logs: Array) -> tuple[float, Array]:
-        shape, scale = np.exp(logs)
-        logs_of = np.log(scale + half)
-        value = (shape + 0.5) * logs_of.sum() + n * (gammaln(shape) - gammaln(shape + 0.5) - shape * logs[1])
-        by_shape = shape * (logs_of.sum() + n * (psi(shape) - psi(shape + 0.5) - logs[1]))
-        by_scale = (shape + 0.5) * (scale / (scale + half)).sum() - n * shape
-        return float(value), np.array([by_shape, by_scale])
-
-    lambdas = slice(layout["shape"].start, layout["scale"].stop)
-    logs = minimize(profiled, x[lambdas], bounds[lambdas], POLICY.lambda_iterations).x
-    shape, scale = np.exp(logs)
-    new = np.concatenate([x[layout["theta"]], np.log((scale + half) / (shape + 0.5)), logs])
-    return np.asarray(np.clip(new, bounds[:, 0], bounds[:, 1]))
+    if strategy.exact:
+        report = minimize(objective, x, bounds, max_iter)
+    else:  # with many readings, a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations
+        report = objective.minimise_by_turns(x, bounds, max_iter)
+    return _at(objective, report, bounds)
 
 
 def _at(objective: RandomBiasLikelihood, report: Report, bounds: Array) -> RandomBiasFit:

@@ -20,7 +20,7 @@ MAX_WIDTHS = 40
 
 
 @dataclass(frozen=True)
-class Trajectories:
+class _Trajectories:
     """Of Hamiltonian Monte Carlo. Lengths are in standard deviations: about a quarter turn of a Gaussian's orbit."""
 
     lengths: tuple[float, float] = (0.8, 2.2)  # between which a trajectory's is drawn
@@ -28,7 +28,7 @@ class Trajectories:
     diverged: float = 1e3  # rise of the energy, in nats, that ends one
 
 
-TRAJECTORIES = Trajectories()
+_TRAJECTORIES = _Trajectories()
 
 
 class _Point(Protocol):
@@ -56,6 +56,20 @@ class Metric:
         lower = np.tril(factorise(covariance, np.zeros(len(covariance))).lower)
         return cls(np.ascontiguousarray(lower))
 
+    @classmethod
+    def of_curvature(
+        cls, gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5
+    ) -> Metric:
+        """The metric that the curvature of a log density at x asks for, by differences of its gradient.
+
+        Directions in which the density hardly falls, or even rises, are taken to be `widest`.
+        """
+        base = gradient(x)
+        hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
+        values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
+        variances = 1.0 / np.maximum(values, 1.0 / widest**2)
+        return cls.of((vectors * variances) @ vectors.T)
+
     def learnt(self, draws: Array, gradients: Array) -> Metric:
         """From draws and the gradients there, one per row; the fewer there are, the more of the present metric is kept.
 
@@ -78,18 +92,6 @@ def _power(A: Array, exponent: float) -> Array:
     """Of a symmetric positive definite matrix."""
     values, vectors = np.linalg.eigh(A)
     return np.asarray((vectors * np.maximum(values, 1e-300) ** exponent) @ vectors.T)
-
-
-def curvature_metric(gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5) -> Metric:
-    """The metric that the curvature of a log density at x asks for, by differences of its gradient.
-
-    Directions in which the density hardly falls, or even rises, are taken to be `widest`.
-    """
-    base = gradient(x)
-    hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
-    values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
-    variances = 1.0 / np.maximum(values, 1.0 / widest**2)
-    return Metric.of((vectors * variances) @ vectors.T)
 
 
 class StepSize:
@@ -134,7 +136,7 @@ def transition(
     metric: Metric,
     step: float,
     rng: np.random.Generator,
-    trajectories: Trajectories = TRAJECTORIES,
+    trajectories: _Trajectories = _TRAJECTORIES,
 ) -> tuple[P, float]:
     """One trajectory from `start`: the point that it leads to (or `start` again), and its acceptance probability."""
     length, chance = rng.uniform(*trajectories.lengths), rng.random()
@@ -171,12 +173,3 @@ def slice_along(log_density: Callable[[Array], float], x: Array, direction: Arra
         if np.array_equal(trial, x):  # the interval has shrunk to nothing, as where the density is a spike
             return x
         low, high = (t, high) if t < 0.0 else (low, t)
-
-
-def slice_sweep(
-    log_density: Callable[[Array], float], x: Array, widths: Array, rng: np.random.Generator, times: int
-) -> Array:
-    """Draws along random directions, one after another."""
-    for _ in range(times):
-        x = slice_along(log_density, x, widths * rng.standard_normal(len(x)), rng)
-    return x

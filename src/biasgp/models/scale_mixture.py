@@ -32,9 +32,9 @@ from biasgp._typing import Array
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models.draws import DrawsPosterior
-from biasgp.models.mixture_steps import Chain, Target, draw_mixing
+from biasgp.models.mixture_steps import Chain, Target
 from biasgp.models.problem import OUTLIER_SIZE, Problem
-from biasgp.models.samplers import Metric, StepSize, curvature_metric
+from biasgp.models.samplers import Metric, StepSize
 from biasgp.models.t_noise import START_NU, Normality, StudentT, StudentTNoiseFit, exceedance, robust_start
 from biasgp.optimize import Report
 from biasgp.watch import did, expect, stage
@@ -132,12 +132,12 @@ def _start(target: Target, rngs: list[np.random.Generator], plan: Plan, max_iter
     u = coordinates.outside(np.clip(x, coordinates.center - plan.start_width, coordinates.center + plan.start_width))
     e = problem.y - found.posterior.mean(problem.X)
     expected = (START_NU + e**2 / scale2) / (START_NU + 1.0)
-    metric = curvature_metric(lambda at: target.at(at, expected).gradient, u)
+    metric = Metric.of_curvature(lambda at: target.at(at, expected).gradient, u)
     nus = np.clip(START_NU * np.geomspace(*plan.start_nus, len(rngs)), *target.nu_range)
     chains = []
     for rng, nu in zip(rngs, nus.tolist(), strict=True):
         where = u + plan.start_spread * (metric.root @ rng.standard_normal(len(u)))
-        chains.append(Chain(target.at(where, draw_mixing(e, scale2, nu, rng)), log(nu), e, rng))
+        chains.append(Chain(target.at(where, StudentT(scale2, nu).draw_mixing(e, rng)), log(nu), e, rng))
     return chains, metric
 
 

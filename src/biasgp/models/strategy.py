@@ -31,7 +31,7 @@ from biasgp.watch import did, expect, out_of_time, stage, tell
 
 
 @dataclass(frozen=True)
-class SearchStages:
+class _SearchStages:
     """How many readings a search goes through, and when it is exact. Counts are of readings unless said otherwise."""
 
     starts: tuple[tuple[float, float], ...] = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
@@ -50,7 +50,7 @@ class SearchStages:
     tolerances_for: int = 1000  # for which the optimiser's tolerances are meant: what data can tell grows as they do
 
 
-POLICY = SearchStages()
+POLICY = _SearchStages()
 NOISE_RANGE = (1e-6, 1e2)
 """Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular."""
 EXACT_UP_TO = 1500
@@ -100,12 +100,12 @@ def search(build: Build, problem: Problem, starts: Sequence[Array], bounds: Arra
             objective = build(DenseEngine(problem.X[rows]), problem[rows])
             report = resume(objective, report, bounds, max_iter, len(rows) / len(few))
             if len(rows) < len(problem):
-                report = better_start(objective, report, starts, bounds, max_iter)
+                report = _better_start(objective, report, starts, bounds, max_iter)
         few = rows
     return report
 
 
-def better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
+def _better_start(objective: Objective, found: Report, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
     """What the usual starts lead to, if that is better: what few readings did not show, f may follow with more."""
     rival = screen(objective, starts, bounds)
     rival = replace(rival, n_evaluations=rival.n_evaluations + found.n_evaluations)
@@ -132,7 +132,7 @@ class Strategy:
 
     def first_rows(self, problem: Problem) -> Rows:
         """The readings that the exact search is on."""
-        return EVERYTHING if self.exact else patches(problem.kernel, problem.X)
+        return EVERYTHING if self.exact else _patches(problem.kernel, problem.X)
 
     def engine(self, kernel: Kernel, X: Array) -> Engine:
         """The engine for all readings, near these parameters."""
@@ -283,7 +283,7 @@ def choose_strategy(name: str, kernel: Kernel, X: Array, neighbours: int, make_p
     return chosen.make(neighbours, make_pool)
 
 
-def patches(kernel: Kernel, X: Array, size: int = POLICY.patched) -> NDArray[np.intp]:
+def _patches(kernel: Kernel, X: Array, size: int = POLICY.patched) -> NDArray[np.intp]:
     """Few rows that show f at every scale: patches of near readings, patches of thinned ones, and some from all over.
 
     Which rows it is does not depend on their order.

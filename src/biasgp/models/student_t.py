@@ -15,8 +15,8 @@ from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel, Pullback
-from biasgp.models import laplace_t
-from biasgp.models.ep import EPPolicy, EPState, ExpectationPropagation, weighted_sites
+from biasgp.models.ep import EPPolicy, EPState, ExpectationPropagation
+from biasgp.models.laplace_t import Mode
 from biasgp.models.problem import OUTLIER_SIZE, Problem
 from biasgp.models.strategy import covariance_bounds
 from biasgp.models.t_noise import START_NU, Normality, StudentT, StudentTNoiseFit, exceedance, robust_start
@@ -36,6 +36,7 @@ class EvidencePolicy:
     enough: float = 1e-4  # gain in log Z, in nats, that ends the search: within 1/70 of the parameters' standard errors
 
 
+POLICY = EvidencePolicy()
 NU_RANGE = (1.0, 1e3)
 """Of the search. Below 1 the t has no mean; from some hundreds on it is Gaussian to all that data can tell."""
 FALLBACK_FRACTION = 0.5
@@ -100,7 +101,7 @@ class _TooManyFailuresError(Exception):
     """The approximation keeps failing along a search."""
 
 
-class Evidence:
+class _Evidence:
     """−log Z and its gradient in (θ, log σ², log ν). Subclasses approximate it.
 
     Keeps its last solution between calls: the inner problem starts where the last one ended.
@@ -109,7 +110,7 @@ class Evidence:
     inference = ""
     fraction = 1.0
 
-    def __init__(self, problem: Problem, mean: Array, policy: EvidencePolicy = EvidencePolicy()) -> None:  # noqa: B008
+    def __init__(self, problem: Problem, mean: Array, policy: EvidencePolicy = POLICY) -> None:
         self.problem, self.y, self.mean, self.policy = problem, problem.y, mean, policy
         self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
 
@@ -139,7 +140,7 @@ class Evidence:
         W, by_noise = found.gradient()
         return value, np.concatenate([pullback(W), by_noise])
 
-    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | laplace_t.Mode | None:
+    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | Mode | None:
         """The approximation at these parameters, from the last one; None where it does not exist."""
         raise NotImplementedError
 
@@ -149,7 +150,7 @@ class Evidence:
         found = self.solve(self.covariance(kernel)[0], t, final=True)
         return None if found is None else self._fit_of(found, kernel, t, report)
 
-    def _fit_of(self, found: EPState | laplace_t.Mode, kernel: Kernel, t: StudentT, report: Report) -> StudentTFit:
+    def _fit_of(self, found: EPState | Mode, kernel: Kernel, t: StudentT, report: Report) -> StudentTFit:
         probability, bias = exceedance(self.y - found.mean, np.sqrt(found.variance), OUTLIER_SIZE * t.quartile_std)
         return StudentTFit(
             kernel=kernel,
@@ -173,25 +174,19 @@ class Evidence:
         return None
 
 
-class EPEvidence(Evidence):
+class EPEvidence(_Evidence):
     """By fractional EP."""
 
     inference = "ep"
 
-    def __init__(
-        self,
-        problem: Problem,
-        mean: Array,
-        fraction: float,
-        policy: EvidencePolicy = EvidencePolicy(),  # noqa: B008
-    ) -> None:
+    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: EvidencePolicy = POLICY) -> None:
         super().__init__(problem, mean, policy)
         self.fraction = fraction
         self.sites: Array | None = None
 
     def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | None:
         """EP from the last sites; where they will not do, from weighted ones about the last mean."""
-        starts = [weighted_sites(self.y, self.mean, t)]
+        starts = [t.sites(self.y, self.mean)]
         if self.sites is not None:
             starts.insert(0, self.sites)
         policy = EPPolicy(self.policy.final_tolerance)
@@ -207,13 +202,13 @@ class EPEvidence(Evidence):
         return state if state is not None and state.log_evidence < policy.hopeless else None
 
 
-class LaplaceEvidence(Evidence):
+class LaplaceEvidence(_Evidence):
     """By Laplace's approximation."""
 
     inference = "laplace"
 
-    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> laplace_t.Mode | None:
-        mode = laplace_t.find_mode(C, self.y, t, self.mean)
+    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> Mode | None:
+        mode = Mode.climb(C, self.y, t, self.mean)
         if mode is None or not mode.converged:
             return None
         self.n_sweeps += mode.n_steps
@@ -230,7 +225,7 @@ class LaplaceEvidence(Evidence):
     def by_weights(self, x: Array) -> StudentTFit:
         """At x, by the curvature of the t's weights, where the t's own has no inverse."""
         kernel, t = self.split(x)
-        mode = laplace_t.reweighted(self.covariance(kernel)[0], self.y, t, self.mean)
+        mode = Mode.reweighted(self.covariance(kernel)[0], self.y, t, self.mean)
         trouble = "Laplace's approximation does not exist for these readings, and their weights' curvature stands in"
         return replace(self._fit_of(mode, kernel, t, _no_search(x, -mode.log_evidence)), trouble=trouble)
 
@@ -278,7 +273,7 @@ def _curvature(report: Report, n: int) -> Array | None:
     return curvature
 
 
-def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int, curvature: Array | None) -> StudentTFit | None:
+def _search(evidence: _Evidence, x: Array, bounds: Array, max_iter: int, curvature: Array | None) -> StudentTFit | None:
     """Minimise from x, and the model there.
 
     Without a curvature the first step has the gradient's length, which may be far too long. In units in which the

@@ -114,6 +114,18 @@ class StudentT:
         """(ν + 1)/(ν + r²/σ²): expected precision of an error r, in units of 1/σ²."""
         return np.asarray((self.nu + 1.0) / (self.nu + residual**2 / self.scale2))
 
+    def sites(self, y: Array, mean: Array) -> Array:
+        """Natural parameters (shift, precision) of Gaussians in f of the precision that the t has at these residuals.
+
+        It is never negative.
+        """
+        precision = self.weight(y - mean) / self.scale2
+        return np.stack([precision * y, precision])
+
+    def draw_mixing(self, e: Array, rng: np.random.Generator) -> Array:
+        """Variances, in units of σ², of the Gaussians of which the t is a mixture, given errors e."""
+        return np.asarray((self.nu + e**2 / self.scale2) / rng.chisquare(self.nu + 1.0, len(e)))
+
 
 def exceedance(mean: Array, spread: Array, limit: float) -> tuple[Array, Array]:
     """For e ~ N(mean, spread²): P(|e| > limit), and E of e where that is so and 0 where it is not."""
