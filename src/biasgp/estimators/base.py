@@ -98,12 +98,12 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 cls.__doc__ = cls.__doc__.replace("    {inherited}", section.split("\n\n")[0].rstrip(), 1)
 
     def _fit_model(self, problem: Problem) -> FitResult:
-        """Fit the model to problem.y; sets nothing."""
+        """Fit the model to problem.y, without setting any attribute."""
         raise NotImplementedError
 
     def _unpack(self, model: Any, response: ScaledResponse) -> None:
         """Set the attributes of a fit, in the user's units. Models with more of them than these extend it."""
-        # What was flagged says nothing of the range of f.
+        # Flagged readings do not tell the range of f.
         clean = ~getattr(self, "outlier_mask_", np.zeros(len(response.y), dtype=bool))
         scaling = response.scaling.supported_by(response.y[clean] if clean.sum() >= MIN_READINGS else response.y)
         self._scaling, self._posterior = scaling, model.posterior
@@ -135,7 +135,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return EXACT
 
     def _watching(self) -> Any:
-        """The limit in time of a fit, and who hears where it stands."""
+        """A context with the time limit and the progress messages of a fit."""
         return watching(None, False)
 
     def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
@@ -263,7 +263,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         array = check_query(self, X)
         mean, covariance = self._joint(array)
         # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's, which may
-        # itself be nothing (a linear kernel on a column that does not vary).
+        # itself be 0 (a linear kernel on a column that does not vary).
         prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
         extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
         if include_noise:

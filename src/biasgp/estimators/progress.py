@@ -1,4 +1,4 @@
-"""Progress of a fit, and its limit in time: rich on a terminal, log records elsewhere, nothing unless asked."""
+"""Time limit of a fit, and its progress if asked for: by rich on a terminal, as log records elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from biasgp.watch import Watch, watched
 
 LOGGER = logging.getLogger("biasgp")
 WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
-"""Factorisations of all readings that an exact fit takes as a rule, smaller ones counted by the cube of their size:
+"""Factorisations of all readings that an exact fit usually takes, smaller ones counted by the cube of their size:
 benchmarks/command.py --counts."""
 
 

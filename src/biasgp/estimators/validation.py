@@ -130,7 +130,7 @@ def _column(j: int, names: Sequence[str] | None) -> str:
 
 
 def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None:
-    """Refuse a column that varies by next to nothing; one that does not vary at all is allowed."""
+    """Refuse a column that varies by too little to compute with; a constant one is allowed."""
     ranges = np.ptp(X, axis=0)
     for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():
         raise ValueError(

@@ -45,7 +45,7 @@ class _ConstantBiasPolicy:
     far_out: float = 3.0  # noise standard deviations beyond which residuals count as outliers of their side,
     max_share: float = 0.45  # up to this share of the readings
     first_iterations: int = 12  # with k free on few of the readings, before the sides are balanced on all of them
-    restart_growth: float = 2.0  # times the readings that the search began on, from which its start is tried once more
+    restart_growth: float = 2.0  # of the readings since the start of the search, beyond which it is restarted
     rough_looks: tuple[int, ...] = (2, 4)  # iterations after which the starts of a rough fit are compared
     rough_enough: float = 0.3  # gain, in nats, that ends a rough fit
     rough_side: float = 0.25  # of the one-sided rough fit: the factor of k on the side that the residuals lean to
@@ -53,7 +53,7 @@ class _ConstantBiasPolicy:
 
 @dataclass(frozen=True)
 class _PaperTuning:
-    """The paper's alternation. Its second step has no minimum, so each λ is looked for within a factor of the last."""
+    """The paper's alternation. Its second step has no minimum, so each λ is searched within a factor of the last."""
 
     factor: float = 10.0
     candidates: int = 201  # within that factor, either way
@@ -245,7 +245,7 @@ def _fit_free_k(
 ) -> tuple[ConstantBiasLikelihood, Report]:
     """The exact search over k too, and the objective that it ended on.
 
-    With k free from the start, an early step of large σ sends k to where nothing is an outlier, for good.
+    With k free from the start, an early step of large σ sends k to where no reading is an outlier, and it stays there.
     """
     rows, *more = stages(problem.X, problem.y)
     n_few, n_held, with_k_held = len(rows), 0, None
@@ -260,7 +260,7 @@ def _fit_free_k(
             objective.rebalance(report.x)
             report = resume(objective, report, free, max_iter, len(part) / len(rows))
             if more and (report.at_upper[-1] or len(part) > POLICY.restart_growth * n_few):
-                # Few readings can be too few to follow f, or to tell outliers from noise: once more with these.
+                # Few readings can be too few to follow f, or to tell outliers from noise: restart with these.
                 rival = _objective(problem[part])
                 if with_k_held is None:
                     with_k_held, n_held = _with_k_held(rival, starts, held, max_iter, report), len(part)
@@ -319,7 +319,7 @@ def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
 
 
 def _fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
-    """λ = 0: descend the likelihood in (θ, σ², δ) together from the plain GP with no bias, as far as max_iter goes.
+    """λ = 0: descend the likelihood in (θ, σ², δ) together from the plain GP with no bias, for max_iter steps.
 
     The likelihood has no minimum; on the way down δ takes over the pattern of f, and f is over-smooth: the paper's
     Figure 1, and the reason for a penalty.
@@ -342,7 +342,7 @@ def _fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
     anywhere = np.tile([-np.inf, np.inf], (n, 1))
     bounds = np.vstack([covariance_bounds(problem), anywhere])
     report = minimize(objective, np.concatenate([plain.report.x, np.zeros(n)]), bounds, max_iter)
-    delta, nothing = report.x[layout["bias"]], np.zeros(n)
+    delta, zeros = report.x[layout["bias"]], np.zeros(n)
     return ConstantBiasFit(
         kernel=problem.kernel.with_theta(report.x[layout["theta"]]),
         noise_variance=layout.value(report.x, "noise"),
@@ -351,7 +351,7 @@ def _fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:
         runaway="the bias: without a penalty the likelihood has no minimum, and f is over-smooth",
         bias=delta,
         outliers=problem.outliers(delta, layout.value(report.x, "noise")),
-        box=Box(nothing, nothing),
+        box=Box(zeros, zeros),
         k=(np.nan, np.nan),
         optimality=float(np.abs(objective(report.x)[1]).max()),
         objective=report.value,
@@ -363,7 +363,7 @@ def alternate(problem: Problem, max_iter: int) -> ConstantBiasFit:
 
     That sum has no minimum: it falls for ever as λ → 0. (The Laplace prior's normaliser is −N log(λ/2); the paper has
     its sign wrong and misses the N. Corrected, the alternation runs the other way: δ → 0 raises λ = N/|δ|₁, which
-    shrinks δ again.) So λ is looked for within a factor of the last, and the fit it runs away from is returned.
+    shrinks δ again.) So λ is searched within a factor of the last, and the fit it runs away from is returned.
     """
     lam = 1.0  # the reciprocal of y's robust standard deviation
     for _ in range(PAPER.max_alternations):

@@ -54,7 +54,7 @@ RIDGE, TINY = 1e-10, 1e-300
 
 
 def _log_partition(gaussians: Array) -> float:
-    """Σ log ∫ exp(shift·f − ½ precision·f²) df, but for N·½log 2π."""
+    """Σ log ∫ exp(shift·f − ½ precision·f²) df, up to N·½log 2π."""
     shift, precision = gaussians
     return 0.5 * float((shift**2 / precision - np.log(precision)).sum())
 

@@ -1,9 +1,9 @@
-"""One iteration of the scale mixture's sampler, step by step; `scale_mixture` says what it is made of and why.
+"""One iteration of the scale mixture's sampler, step by step; `scale_mixture` describes the whole.
 
 The unknowns x = (θ, log σ²) are logarithms of parameters, between the bounds that the other models search in. The
 sampler moves in coordinates u without bounds. The priors have no unit: they are about where the data say that a search
 should start. A standard deviation is half-Cauchy. A length-scale is half-t₄ with several times its start for a scale:
-long ones, of inputs without influence, are welcome, but within limits, as the likelihood does not change with them.
+inputs without influence have long ones, within limits, as the likelihood does not change with them any more.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Coordinates:
         return x
 
     def outside(self, x: Array) -> Array:
-        """u at x, which is kept off the bounds by almost nothing."""
+        """u at x, which is kept off the bounds by a tiny share."""
         share = ((x - self.low)[self.free]) / (self.high - self.low)[self.free]
         return np.asarray(logit(np.clip(share, EDGE, 1.0 - EDGE)))
 
     def log_prior(self, x: Array) -> tuple[Array, Array]:
-        """Log density of each x, but for a constant, and its slope.
+        """Log density of each x, up to a constant, and its slope.
 
         Length-scales are half-t; the other x are logarithms of variances whose roots are half-Cauchy.
         """
@@ -76,7 +76,7 @@ class Coordinates:
         return value, np.where(self.lengths, 1.0 - n * expit(tail), -0.5 * np.tanh(t))
 
     def posterior(self, u: Array, x: Array, log_likelihood: float, gradient: Array) -> tuple[float, Array]:
-        """The log likelihood at x and its gradient, made the log posterior of u (but for a constant) and its own."""
+        """The log likelihood at x and its gradient, made the log posterior of u (up to a constant) and its own."""
         free = self.free
         prior, by_prior = self.log_prior(x)
         slope = (self.high - self.low)[free] * expit(u) * expit(-u)

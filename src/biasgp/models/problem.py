@@ -72,7 +72,7 @@ class Layout:
 class FitResult:
     """What a fit of any model has; each model adds its own. `noise_variance` is that of a reading with no bias.
 
-    `runaway` says what ran off to where the model degenerates, and is empty where nothing did.
+    `runaway` names the parameter that diverged to where the model degenerates; empty where none did.
     """
 
     kernel: Kernel

@@ -34,7 +34,7 @@ class _RandomBiasPolicy:
     """Bounds of the variances and λs, in the units of the scaled response, and how long the search by turns goes on."""
 
     start_nu: float = 3.0  # degrees of freedom of the Student-t whose expected variances are the start
-    shape_range: tuple[float, float] = (0.25, 200.0)  # of λ₂: ν between ½, all but without moments, and as good as ∞
+    shape_range: tuple[float, float] = (0.25, 200.0)  # of λ₂ = ν/2: from hardly any moments to almost Gaussian
     scale_range: tuple[float, float] = (1e-8, 1e4)  # of λ₃: a scale² within and beyond NOISE_RANGE
     highest_variance: float = 1e3  # of τ̃², in units of the largest y²
     theta_iterations: int = 3  # in each round of expectation maximisation
@@ -46,7 +46,7 @@ POLICY = _RandomBiasPolicy()
 PAPER_START = (1.0, 2.5, 0.5)
 """(λ₁, λ₂, λ₃) that the paper's alternation starts from: a bias, and a Student-t of ν = 5, of y's own size."""
 ROUNDS, TYPICAL_ROUNDS = "rounds", 20
-"""Kind of work, and how much of it there is as a rule."""
+"""Kind of work, and how much of it a fit usually takes."""
 
 Lambdas = tuple[float, float | None, float | None]
 """(λ₁, λ₂, λ₃); those that are None are to be found."""
@@ -116,7 +116,7 @@ class RandomBiasLikelihood:
         return found.value + self.penalty(mu, x), gradient
 
     def minimise_by_turns(self, x: Array, bounds: Array, max_iter: int) -> Report:
-        """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the self."""
+        """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective."""
         problem, theta = self.problem, self.layout["theta"]
         low, high = bounds[:, 0], bounds[:, 1]
         free, x = high > low, np.clip(x, low, high)
@@ -173,7 +173,7 @@ def fit(
     problem: Problem, max_iter: int, strategy: Strategy = EXACT, *, lambdas: tuple[float, float, float] | None = None
 ) -> RandomBiasFit:
     """Minimise RL₂ for given (λ₁, λ₂, λ₃), or its bound over (λ₂, λ₃) too; from where the constant bias model ends."""
-    # A bias common to all readings cannot be told from the level of f, so no μ is looked for.
+    # A bias common to all readings cannot be told from the level of f, so μ is not searched for.
     given: Lambdas = (np.inf, None, None) if lambdas is None else lambdas
     return _minimise(problem, *_start(problem, max_iter, strategy), max_iter, given, strategy)
 
@@ -231,7 +231,7 @@ def alternate(problem: Problem, max_iter: int) -> RandomBiasFit:
     """The paper's Section 2.3 to the letter: minimise RL₂ for (λ₁, λ₂, λ₃), then RL₂ + 𝓡₂ over them, until they settle.
 
     The second step has no minimum inside: μ → 0 sends λ₁ = 1/(2μ²) to infinity, and without the factor N that the
-    paper's 𝓡₂ lacks, λ₂ runs off. So each λ is looked for within a factor of its last value, and the fit that one
+    paper's 𝓡₂ lacks, λ₂ runs off. So each λ is searched within a factor of its last value, and the fit that one
     runs away from is returned.
     """
     lambdas = PAPER_START

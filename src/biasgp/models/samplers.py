@@ -170,6 +170,6 @@ def slice_along(log_density: Callable[[Array], float], x: Array, direction: Arra
         trial = x + t * direction
         if log_density(trial) > level:
             return trial
-        if np.array_equal(trial, x):  # the interval has shrunk to nothing, as where the density is a spike
+        if np.array_equal(trial, x):  # the interval has shrunk to a point: the density is a spike
             return x
         low, high = (t, high) if t < 0.0 else (low, t)

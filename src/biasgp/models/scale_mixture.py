@@ -1,6 +1,6 @@
 """Student-t noise by Monte Carlo: yᵢ = f(xᵢ) + eᵢ, eᵢ ~ N(0, σ²Uᵢ), Uᵢ ~ Inv-χ²(ν, 1), which is σ·t_ν.
 
-Every unknown is drawn from the posterior, nothing is approximated. One iteration (`mixture_steps`):
+Every unknown is drawn from the posterior, without approximation. One iteration (`mixture_steps`):
 
 1. (θ, σ²) given U, with f integrated out: y ~ N(0, C(θ) + σ²diag U). Hamiltonian Monte Carlo on the exact gradient.
 2. e given all of that: Gaussian.
@@ -10,8 +10,8 @@ Every unknown is drawn from the posterior, nothing is approximated. One iteratio
 Steps 3 and 4 are one draw of (σ², ν, U) given e. So σ² is moved twice: once with U going along and f not there, once
 with e fixed and U not there. Each is quick where the other is slow. (GPstuff has a redundant scale for that.)
 
-Known variances of readings belong to a Gaussian error beside e: they are added to C's diagonal in 1 and 2, and 3 and 4
-know nothing of them.
+Known variances of readings belong to a Gaussian error beside e: they are added to C's diagonal in 1 and 2, and do not
+enter 3 and 4.
 
 The priors have no unit (`mixture_steps`): σ is half-Cauchy in units of y's robust standard deviation; log ν is uniform.
 
@@ -75,7 +75,7 @@ class Plan:
 
 
 class _Trace:
-    """What is left of the iterations: the parameters of all, averages over all, and enough of a few to predict from."""
+    """What is kept of the iterations: the parameters of all, averages over all, and enough of a few to predict from."""
 
     def __init__(self, target: Target, plan: Plan) -> None:
         self.target, self.plan = target, plan
@@ -85,7 +85,7 @@ class _Trace:
         self.sums, self.jitter, self.interrupted = np.zeros((3, len(target.problem))), 0.0, False
 
     def record(self, chains: list[Chain]) -> None:
-        """Take down an iteration of all chains."""
+        """Record an iteration of all chains."""
         for chain in chains:
             at, t = chain.at, StudentT(chain.at.scale2, exp(chain.log_nu))
             mean, variance = at.error_moments

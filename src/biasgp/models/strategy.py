@@ -36,12 +36,12 @@ class _SearchStages:
 
     starts: tuple[tuple[float, float], ...] = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
     """Length-scales as a multiple of the kernel's own, and the noise's share of the variance."""
-    few_from: int = 100  # from which on a search begins on half of them,
+    few_from: int = 100  # with as many, a search begins on half of them,
     few: int = 200  # but no more than this many
     growth: int = 3  # an evaluation costs N³: the search goes on to all of them by way of a third, a ninth, ...
     patches: tuple[tuple[int, float], ...] = ((2, 1.0), (2, 0.5), (1, 0.0))
     """How many patches, and of what density: the readings thinned to (all readings)^power times (few)^(1 − power)."""
-    patched: int = 400  # on which the exact model begins where nearest neighbours go on
+    patched: int = 400  # of the exact search that precedes nearest neighbours
     sampled_share: float = 0.1
     """Of the conditionals, at least SOME_TERMS, on which the search goes on: their sum is an unbiased estimate of the
     whole, and leaves a few steps to be done with all of them, however many there are."""
@@ -238,7 +238,7 @@ class NearestNeighbours(Strategy):
         for _ in range(POLICY.max_refreshes):
             stage("all readings" if share == 1.0 else "a sample of the readings")
             tell(f"neighbours of {share:.0%} of {n} readings")
-            # The rule for what comes after a sample: the same once more, with all.
+            # A sample is usually followed by as many evaluations with all readings.
             expect(TERMS, EVALUATIONS * n * (1.0 if share == 1.0 else 1.0 + share))
             vecchia = Vecchia(kernel.with_theta(report.x[:p]), X, self.neighbours, share=share, make_pool=make_pool)
             report = _resume_per_reading(build(vecchia, problem), report, bounds, max_iter, n, share * n)
@@ -320,5 +320,5 @@ def _resume_per_reading(
 
 
 def _grown(found: Report, growth: float) -> Report:
-    """The report of a search with `growth` times as many readings, as far as its curvature can tell."""
+    """The report with its curvature scaled to `growth` times as many readings."""
     return found if found.curvature is None else replace(found, curvature=growth * found.curvature)

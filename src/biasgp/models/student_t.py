@@ -185,7 +185,7 @@ class EPEvidence(_Evidence):
         self.sites: Array | None = None
 
     def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | None:
-        """EP from the last sites; where they will not do, from weighted ones about the last mean."""
+        """EP from the last sites; where these fail, from weighted ones about the last mean."""
         starts = [t.sites(self.y, self.mean)]
         if self.sites is not None:
             starts.insert(0, self.sites)
@@ -216,8 +216,8 @@ class LaplaceEvidence(_Evidence):
         return mode
 
     def broken_down(self) -> StudentTFit | None:
-        """The best so far. Where a mode is about to vanish its curvature is nothing, and Laplace's evidence without
-        bound: a search that is drawn there cannot converge, but is hardly worse for it.
+        """The best so far. Where a mode is about to vanish its curvature tends to 0 and Laplace's evidence to infinity:
+        a search that is drawn there cannot converge, but its best point is hardly worse for it.
         """
         found = self.at(_no_search(self.best_x, self.best))
         return None if found is None else replace(found, trouble="Laplace's approximation breaks down near its optimum")
@@ -265,7 +265,7 @@ def fit(
 
 
 def _curvature(report: Report, n: int) -> Array | None:
-    """That of the constant bias search in (θ, log σ²), for want of the t's own, and about what it is in log ν."""
+    """A guess of the Hessian: the constant bias search's in (θ, log σ²), and a rough value in log ν."""
     if report.curvature is None:
         return None
     curvature = np.diag(np.full(len(report.x), CURVATURE_BY_NU * n))
@@ -290,6 +290,6 @@ def _search(evidence: _Evidence, x: Array, bounds: Array, max_iter: int, curvatu
         report = minimize(scaled, x * unit, bounds * unit, max_iter, curvature, evidence.policy.enough)
     except _TooManyFailuresError:
         return evidence.broken_down()
-    # A search that is stuck before its time is at the edge of where the approximation is of use.
+    # A search that stops early without converging is at the edge of where the approximation exists.
     broken = evidence.broken_down() if not report.converged and report.n_iter < max_iter else None
     return broken or evidence.at(replace(report, x=report.x / unit))

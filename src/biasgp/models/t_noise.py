@@ -35,9 +35,9 @@ FARTHEST = 40.0
 
 @dataclass(frozen=True)
 class Normality:
-    """When residuals contradict a t that was found to be as good as Gaussian."""
+    """When residuals contradict a t that was found to be almost Gaussian."""
 
-    near_gaussian: float = 30.0  # degrees of freedom from which on a t is
+    near_gaussian: float = 30.0  # degrees of freedom from which on a t counts as such
     p_value: float = 1e-4  # of the Shapiro–Wilk test, below which residuals are not normal
     max_residuals: int = 5000  # for which that p-value is accurate; with more, tiny departures would be significant
 
