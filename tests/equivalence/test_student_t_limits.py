@@ -37,7 +37,7 @@ def test_large_nu_is_the_plain_gp_at_the_same_parameters(one_d, inference, known
         found.posterior.mean_and_variance(one_d.X_test), plain.posterior.mean_and_variance(one_d.X_test), strict=True
     ):
         assert_allclose(ours, theirs, atol=1e-4)
-    assert_allclose(found.marginals.weight, 1.0, atol=1e-3)
+    assert_allclose(found.weights, 1.0, atol=1e-3)
 
 
 @inferences

@@ -54,17 +54,18 @@ def test_constant_bias_at_the_same_parameters(table, kernel, lam):
     x = np.concatenate([kernel.theta, np.log([0.1, 0.8])])
     problem = Problem(X, y, kernel, known)
     dense, sparse = (
-        constant_bias.ConstantBiasLikelihood(engine, problem, lam, (1.0, 0.7))
+        constant_bias.ConstantBiasLikelihood(engine, problem, constant_bias.Penalty(lam, 1.0, 0.7))
         for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
     )
     (value, gradient), found = dense(x), sparse(x)
     assert found[0] == pytest.approx(value, abs=1e-8)
     np.testing.assert_allclose(found[1], gradient, atol=1e-7)
-    np.testing.assert_allclose(sparse.profile(x)[2].delta, dense.profile(x)[2].delta, atol=1e-8)
-    assert sparse.profile(x)[2].optimality <= 1e-9
+    exact, near = (each.profile(x, each.engine.covariance(*each.split(x)))[1] for each in (dense, sparse))
+    np.testing.assert_allclose(near.delta, exact.delta, atol=1e-8)
+    assert near.optimality <= 1e-9
     dense.rebalance(x)
     sparse.rebalance(x)
-    assert sparse.sides == pytest.approx(dense.sides)
+    assert (sparse.penalty.down, sparse.penalty.up) == pytest.approx((dense.penalty.down, dense.penalty.up))
 
 
 @pytest.mark.parametrize("lambda_mean", [1.0, np.inf])
@@ -104,8 +105,8 @@ def test_random_bias_by_turns_ends_where_the_joint_search_does(table):
     problem = Problem(X, y, kernel, np.zeros(len(y)))
     exact = random_bias.fit(problem, 200)
     sparse = random_bias.RandomBiasLikelihood(Vecchia(kernel, X, len(y) - 1), problem, np.inf)
-    bounds = random_bias.parameter_bounds(problem, (np.inf, None, None))
+    bounds = sparse.bounds()
     start = exact.report.x + 0.3 * np.random.default_rng(0).standard_normal(len(exact.report.x))
-    report = random_bias.expectation_maximisation(sparse, np.clip(start, *bounds.T), bounds, 200)
+    report = sparse.minimise_by_turns(start, bounds, 200)
     assert report.converged
     assert exact.objective - 0.5 < report.value < exact.objective + 0.02

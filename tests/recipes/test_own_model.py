@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from sklearn.base import clone
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Covariance, Engine
-from biasgp.estimators.base import BaseGP
+from biasgp.estimators.base import LargeGP
 from biasgp.kernels import Matern32
 from biasgp.models.problem import FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
@@ -63,18 +62,13 @@ def fit_trend(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> Tr
     )
 
 
-class TrendGP(BaseGP):
-    def __init__(self, kernel: Any = None, *, response="identity", max_iter=200, approximation="auto", neighbors=20):
-        self.kernel = kernel
-        self.response = response
-        self.max_iter = max_iter
-        self.approximation = approximation
-        self.neighbors = neighbors
+class TrendGP(LargeGP):
+    def _fit_model(self, problem: Problem) -> TrendFit:
+        return fit_trend(problem, self.max_iter, self._strategy(problem))
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> TrendFit:
-        model = fit_trend(problem, self.max_iter, self._strategy(problem))
+    def _unpack(self, model: TrendFit, response: ScaledResponse) -> None:
+        super()._unpack(model, response)
         self.slope_ = model.slope * response.scaling.scale
-        return model
 
 
 def test_its_gradient_is_the_numerical_one():

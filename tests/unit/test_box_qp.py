@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso
 
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Matern32
-from biasgp.models.box_qp import TOLERANCE, Box, distance, solve
+from biasgp.models.box_qp import TOLERANCE, Box
 
 
 def problem(n: int, seed: int, down: float, up: float):
@@ -44,7 +44,7 @@ ks = st.floats(0.2, 3.0)
 @given(n=st.integers(1, 40), seed=st.integers(0, 2**20), down=ks, up=ks)
 def test_solution_meets_the_optimality_conditions(n, seed, down, up):
     covariance, K, y, box = problem(n, seed, down, up)
-    found = solve(covariance, y, box, np.zeros(n))
+    found = box.solve(covariance, y, np.zeros(n))
     assert found.optimality <= TOLERANCE
     for condition, size in violations(K, y, box, found.alpha, found.delta).items():
         assert size < 1e-7, condition
@@ -53,16 +53,16 @@ def test_solution_meets_the_optimality_conditions(n, seed, down, up):
 @given(n=st.integers(1, 25), seed=st.integers(0, 2**20), down=ks, up=ks)
 def test_solution_does_not_depend_on_the_first_guess(n, seed, down, up):
     covariance, _, y, box = problem(n, seed, down, up)
-    cold = solve(covariance, y, box, np.zeros(n))
+    cold = box.solve(covariance, y, np.zeros(n))
     guess = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], n)
-    assert_allclose(solve(covariance, y, box, guess).delta, cold.delta, atol=1e-7)
+    assert_allclose(box.solve(covariance, y, guess).delta, cold.delta, atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("down", "up"), [(0.8, 0.8), (0.3, 2.0)])
 def test_dual_agrees_with_l_bfgs_on_the_box_qp(seed, down, up):
     covariance, K, y, box = problem(20, seed, down, up)
-    found = solve(covariance, y, box, np.zeros(20))
+    found = box.solve(covariance, y, np.zeros(20))
     direct = minimize(
         lambda a: (0.5 * a @ K @ a - y @ a, K @ a - y),
         np.zeros(20),
@@ -79,7 +79,7 @@ def test_dual_agrees_with_l_bfgs_on_the_box_qp(seed, down, up):
 def test_primal_agrees_with_scikit_learns_lasso(seed):
     n, lam = 20, 1.7
     covariance, K, y, _ = problem(n, seed, 1.0, 1.0)
-    found = solve(covariance, y, Box(np.full(n, lam), np.full(n, lam)), np.zeros(n))
+    found = Box(np.full(n, lam), np.full(n, lam)).solve(covariance, y, np.zeros(n))
     # ½(y − δ)ᵀQ(y − δ) + λ|δ|₁ is an ordinary lasso once Q = RᵀR whitens it.
     R = np.linalg.inv(np.linalg.cholesky(K))
     lasso = Lasso(alpha=lam / n, fit_intercept=False, tol=1e-12, max_iter=200_000).fit(R, R @ y)
@@ -90,7 +90,7 @@ def test_primal_agrees_with_scikit_learns_lasso(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_primal_and_dual_values_agree(seed):
     covariance, K, y, box = problem(30, seed, 0.5, 1.5)
-    found = solve(covariance, y, box, np.zeros(30))
+    found = box.solve(covariance, y, np.zeros(30))
     rest = y - found.delta
     primal = 0.5 * rest @ np.linalg.solve(K, rest) + box.cost(found.delta).sum()
     dual = y @ found.alpha - 0.5 * found.alpha @ K @ found.alpha
@@ -99,15 +99,15 @@ def test_primal_and_dual_values_agree(seed):
 
 def test_the_cheap_side_takes_the_bias():
     covariance, _, y, box = problem(40, 3, 5.0, 0.3)
-    found = solve(covariance, y, box, np.zeros(40))
+    found = box.solve(covariance, y, np.zeros(40))
     assert np.sum(found.delta > 0) > np.sum(found.delta < 0)
     assert np.all(box.cost(found.delta) >= 0.0)
 
 
 def test_a_warm_start_needs_one_step():
     covariance, _, y, box = problem(40, 1, 0.7, 0.7)
-    cold = solve(covariance, y, box, np.zeros(40))
-    warm = solve(covariance, y, box, np.sign(cold.delta))
+    cold = box.solve(covariance, y, np.zeros(40))
+    warm = box.solve(covariance, y, np.sign(cold.delta))
     assert cold.n_steps > 1
     assert warm.n_steps == 1
     assert_allclose(warm.delta, cold.delta, atol=1e-9)
@@ -115,30 +115,30 @@ def test_a_warm_start_needs_one_step():
 
 def test_a_large_penalty_leaves_no_bias():
     covariance, K, y, box = problem(30, 2, 1e6, 1e6)
-    found = solve(covariance, y, box, np.zeros(30))
+    found = box.solve(covariance, y, np.zeros(30))
     assert_array_equal(found.delta, 0.0)
     assert_allclose(found.alpha, np.linalg.solve(K, y), rtol=1e-9)
 
 
 def test_a_small_penalty_gives_every_reading_a_bias():
     covariance, _, y, _ = problem(30, 2, 1.0, 1.0)
-    found = solve(covariance, y, Box(np.full(30, 1e-6), np.full(30, 1e-6)), np.zeros(30))
+    found = Box(np.full(30, 1e-6), np.full(30, 1e-6)).solve(covariance, y, np.zeros(30))
     assert np.all(found.delta != 0.0)
     assert_allclose(found.delta, y, atol=1e-4)
 
 
 def test_bias_is_exactly_zero_where_alpha_is_inside_its_box():
     covariance, _, y, box = problem(40, 5, 0.8, 0.8)
-    found = solve(covariance, y, box, np.zeros(40))
+    found = box.solve(covariance, y, np.zeros(40))
     inside = (found.alpha < box.up - 1e-6) & (found.alpha > -box.down + 1e-6)
     assert 0 < inside.sum() < 40
     assert_array_equal(found.delta[inside], 0.0)
 
 
-def test_distance_sees_each_kind_of_violation():
+def test_each_kind_of_violation_is_seen():
     box, noise = Box(np.array([1.0, 1.0]), np.array([1.0, 2.0])), np.array([1.0, 4.0])
     free = np.array([True, False])
-    assert distance(np.array([0.5, 2.0]), np.array([0.0, 3.0]), box, noise, free) == 0.0
-    assert distance(np.array([1.5, 2.0]), np.array([0.0, 3.0]), box, noise, free) == pytest.approx(0.5)
-    assert distance(np.array([-1.2, 2.0]), np.array([0.0, 3.0]), box, noise, free) == pytest.approx(0.2)
-    assert distance(np.array([0.5, 2.0]), np.array([0.0, -3.0]), box, noise, free) == pytest.approx(1.5)
+    assert box.violation(np.array([0.5, 2.0]), np.array([0.0, 3.0]), noise, free) == 0.0
+    assert box.violation(np.array([1.5, 2.0]), np.array([0.0, 3.0]), noise, free) == pytest.approx(0.5)
+    assert box.violation(np.array([-1.2, 2.0]), np.array([0.0, 3.0]), noise, free) == pytest.approx(0.2)
+    assert box.violation(np.array([0.5, 2.0]), np.array([0.0, -3.0]), noise, free) == pytest.approx(1.5)

@@ -19,7 +19,7 @@ from biasgp.models import sparse
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Group, Slab
 from biasgp.models.sparse.leave_one_out import Odds
-from biasgp.models.strategy import EXACT_UP_TO, NearestNeighbours, patches
+from biasgp.models.strategy import EXACT_UP_TO, NearestNeighbours
 
 ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP]
 N, SIGMA = 2100, 0.1
@@ -173,14 +173,18 @@ def test_other_kinds_of_outlier(kind):
 def test_patches_show_every_scale():
     X = np.random.default_rng(0).uniform(size=(20_000, 2))
     kernel = Matern32().bind(X)
-    rows = patches(kernel, X)
+
+    def first_rows(X):
+        return NearestNeighbours().first_rows(Problem(X, np.zeros(len(X)), kernel, np.zeros(len(X))))
+
+    rows = first_rows(X)
     assert 300 < len(rows) <= 400
     gaps = np.sort(np.linalg.norm(X[rows][:, None] - X[rows][None], axis=-1), axis=1)[:, 1]
     assert np.quantile(gaps, 0.2) < 0.01 < 0.02 < np.quantile(gaps, 0.9)
     shuffled = np.random.default_rng(1).permutation(len(X))
-    again = patches(kernel, X[shuffled])
+    again = first_rows(X[shuffled])
     assert set(map(tuple, X[shuffled][again])) == set(map(tuple, X[rows]))
-    assert len(patches(kernel, X[:100])) == 100
+    assert len(first_rows(X[:100])) == 100
 
 
 def test_noise_asks_for_more_neighbours_to_predict():

@@ -12,11 +12,10 @@ from scipy.stats import chisquare, halfcauchy, invgamma, kstest, multivariate_no
 from scipy.stats import t as student
 
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
-from biasgp.models import mixture_steps, samplers
-from biasgp.models.coordinates import LENGTHS, Coordinates, log_half_cauchy, log_half_t
-from biasgp.models.mixture_steps import Chain, Target, given
+from biasgp.models.mixture_steps import LENGTH_PRIOR, Chain, Coordinates, Target
 from biasgp.models.problem import Problem
-from biasgp.models.samplers import Metric, StepSize, curvature_metric, transition
+from biasgp.models.samplers import Metric, StepSize, slice_along, transition
+from biasgp.models.t_noise import StudentT
 
 # --- coordinates and priors
 
@@ -24,8 +23,9 @@ from biasgp.models.samplers import Metric, StepSize, curvature_metric, transitio
 def test_priors_are_the_densities_that_they_say_they_are():
     x, zero = np.linspace(-8.0, 8.0, 3201), np.zeros(3201)
     by_root = halfcauchy.logpdf(np.exp(0.5 * x)) + 0.5 * x
-    by_t = student.logpdf(np.exp(x), 4.0) + x
-    for (value, slope), expected in ((log_half_cauchy(x, zero), by_root), (log_half_t(x, zero), by_t)):
+    by_t = student.logpdf(np.exp(x) / LENGTH_PRIOR, 4.0) + x
+    for is_length, expected in ((False, by_root), (True, by_t)):
+        value, slope = Coordinates(zero, zero, zero, np.full(3201, is_length)).log_prior(x)
         assert_allclose(value - value[0], expected - expected[0], atol=1e-9)
         assert_allclose(slope[1:-1], np.gradient(expected, x)[1:-1], atol=1e-4)
 
@@ -52,12 +52,10 @@ def test_gradient_is_the_numerical_one(rng, kernel, known):
     data = Target.of(Problem(X, np.sin(5 * X[:, 0]), kernel.bind(X), np.full(20, known)))
     start = data.coordinates.outside(np.append(data.problem.kernel.theta, np.log(0.1)))
     u, U = start + 0.3 * rng.standard_normal(len(start)), 1.0 / rng.chisquare(3, 20)
-    numerical = [
-        (given(data, u + h, U).log_density - given(data, u - h, U).log_density) / 2e-5 for h in 1e-5 * np.eye(len(u))
-    ]
-    assert_allclose(given(data, u, U).gradient, numerical, rtol=1e-5, atol=1e-5)
-    at = given(data, u, U)
-    assert_allclose(given(data, u, 2.0 * U, at).gradient, given(data, u, 2.0 * U).gradient)
+    numerical = [(data.at(u + h, U).log_density - data.at(u - h, U).log_density) / 2e-5 for h in 1e-5 * np.eye(len(u))]
+    assert_allclose(data.at(u, U).gradient, numerical, rtol=1e-5, atol=1e-5)
+    at = data.at(u, U)
+    assert_allclose(data.at(u, 2.0 * U, at).gradient, data.at(u, 2.0 * U).gradient)
 
 
 def test_prior_reaches_the_posterior_of_the_coordinates(rng):
@@ -69,7 +67,7 @@ def test_prior_reaches_the_posterior_of_the_coordinates(rng):
         x = data.coordinates.inside(u)
         K = data.problem.kernel.with_theta(x[:-1])(X) + np.exp(x[-1]) * np.eye(8)
         value = multivariate_normal.logpdf(data.problem.y, np.zeros(8), K)
-        value += student.logpdf(np.exp(x[1] - data.problem.kernel.theta[1]) / LENGTHS, 4.0) + x[1]
+        value += student.logpdf(np.exp(x[1] - data.problem.kernel.theta[1]) / LENGTH_PRIOR, 4.0) + x[1]
         value += np.sum(halfcauchy.logpdf(np.exp(0.5 * x[[0, 2]])) + 0.5 * x[[0, 2]])
         slopes = [
             (data.coordinates.inside(u + h) - data.coordinates.inside(u - h)).sum() / 2e-6 for h in 1e-6 * np.eye(3)
@@ -77,7 +75,7 @@ def test_prior_reaches_the_posterior_of_the_coordinates(rng):
         return value + np.log(slopes).sum()
 
     one, other = rng.standard_normal(3), rng.standard_normal(3)
-    found = given(data, one, np.ones(8)).log_density - given(data, other, np.ones(8)).log_density
+    found = data.at(one, np.ones(8)).log_density - data.at(other, np.ones(8)).log_density
     assert_allclose(found, expected(one) - expected(other), atol=1e-5)
 
 
@@ -122,11 +120,11 @@ def test_metric_is_learnt_and_taken_from_the_curvature(rng):
     precision = np.linalg.inv(covariance)
     draws = rng.multivariate_normal(np.zeros(3), covariance, 4000)
     learnt = Metric(np.eye(3)).learnt(draws, -draws @ precision)
-    assert_allclose(learnt.covariance, covariance, atol=0.2)
-    exact = curvature_metric(lambda x: -precision @ x, np.ones(3), widest=10.0)
-    assert_allclose(exact.covariance, covariance, atol=1e-6)
-    assert_allclose(curvature_metric(lambda x: x, np.ones(3), widest=0.5).covariance, 0.25 * np.eye(3))
-    assert Metric(np.eye(3)).learnt(draws[:1], draws[:1]).covariance == pytest.approx(np.eye(3))
+    assert_allclose(learnt.root @ learnt.root.T, covariance, atol=0.2)
+    exact = Metric.of_curvature(lambda x: -precision @ x, np.ones(3), widest=10.0)
+    assert_allclose(exact.root @ exact.root.T, covariance, atol=1e-6)
+    assert_allclose(Metric.of_curvature(lambda x: x, np.ones(3), widest=0.5).root, 0.5 * np.eye(3))
+    assert Metric(np.eye(3)).learnt(draws[:1], draws[:1]).root == pytest.approx(np.eye(3))
 
 
 def test_step_size_finds_the_acceptance_it_is_asked_for(rng):
@@ -142,7 +140,7 @@ def test_slice_draws_are_those_of_the_density(rng):
 
     x, draws = np.array([1.0]), []
     for _ in range(3000):
-        x = samplers.slice_sweep(log_gamma, x, np.array([2.0]), rng, 1)
+        x = slice_along(log_gamma, x, 2.0 * rng.standard_normal(1), rng)
         draws.append(x[0])
     assert kstest(draws[::6], "gamma", args=(3.0,)).pvalue > 1e-3
 
@@ -164,10 +162,10 @@ class Unit:
 def test_errors_have_the_moments_of_their_conditional(rng, known):
     X = rng.uniform(0, 3, (7, 1))
     data = Target.of(Problem(X, rng.standard_normal(7), SquaredExponential(ard=True).bind(X), np.full(7, known)))
-    at = given(data, np.zeros(3), 1.0 / rng.chisquare(2, 7))
+    at = data.at(np.zeros(3), 1.0 / rng.chisquare(2, 7))
     V, Q = np.diag(at.errors), np.linalg.inv(at.C + np.diag(at.errors + known))
-    mean = mixture_steps.draw_errors(at, Unit(7))
-    root = np.column_stack([mixture_steps.draw_errors(at, Unit(j)) - mean for j in range(7)])
+    mean = at.draw_errors(Unit(7))
+    root = np.column_stack([at.draw_errors(Unit(j)) - mean for j in range(7)])
     assert_allclose(mean, V @ Q @ data.problem.y, atol=1e-9)
     assert_allclose(root @ root.T, V - V @ Q @ V, atol=1e-8)
 
@@ -180,13 +178,15 @@ def test_density_of_the_noise_is_the_t(rng):
         return student.logpdf(e, np.exp(log_nu), scale=scale).sum() + halfcauchy.logpdf(scale) + 0.5 * log_scale2
 
     places = [(-1.0, 0.5), (0.7, 3.0), (-4.0, -0.5)]
-    found = [mixture_steps.log_density_of_noise(e**2, *place) for place in places]
+    X = np.arange(9.0)[:, None]
+    data = Target.of(Problem(X, e, SquaredExponential().bind(X), np.zeros(9)))
+    found = [data.log_density_of_noise(e**2, *place) for place in places]
     assert_allclose(np.diff(found), np.diff([expected(*place) for place in places]), atol=1e-9)
 
 
 def test_mixing_variances_are_inverse_chi_squared(rng):
     nu, scale2, e = 2.5, 0.3, 1.7
-    U = mixture_steps.draw_mixing(np.full(2000, e), scale2, nu, rng)
+    U = StudentT(scale2, nu).draw_mixing(np.full(2000, e), rng)
     assert kstest(U, invgamma(0.5 * (nu + 1.0), scale=0.5 * (nu + e**2 / scale2)).cdf).pvalue > 1e-3
 
 
@@ -220,7 +220,7 @@ def readings(data, x, U, rng):
 
 
 def chain_at(data, x, log_nu, U, rng):
-    return Chain(given(data, data.coordinates.outside(x), U), log_nu, np.zeros(len(U)), rng)
+    return Chain(data.at(data.coordinates.outside(x), U), log_nu, np.zeros(len(U)), rng)
 
 
 METRIC, STEP = Metric(0.8 * np.eye(3)), 0.8

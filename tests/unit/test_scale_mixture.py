@@ -96,7 +96,7 @@ def test_predictive_density_is_the_mixture_and_one_in_all(fitted, data):
 
 def test_state_kept_for_predictions_is_that_of_the_parameters_kept(fitted):
     draws, scales2, nus = fitted._draws
-    stride = max(1, CHEAP["draws"] * CHEAP["chains"] // scale_mixture.KEPT)
+    stride = max(1, CHEAP["draws"] * CHEAP["chains"] // scale_mixture.Plan.kept)
     expected = fitted.draws_["degrees_of_freedom"][:, ::stride]
     assert_allclose(nus, expected.T.ravel())
     lengths = fitted.draws_["length_scale[0]"][:, ::stride].T.ravel()

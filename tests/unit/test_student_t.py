@@ -16,11 +16,11 @@ from biasgp.covariance.signed import SignedFactor
 from biasgp.data import Scenario, simulate
 from biasgp.estimators.student_t import StudentTGP
 from biasgp.kernels import SquaredExponential
-from biasgp.models import laplace_t, student_t
-from biasgp.models.ep import EPPolicy, Expectation, Natural, weighted_sites
+from biasgp.models import student_t
+from biasgp.models.ep import EPPolicy, ExpectationPropagation
+from biasgp.models.laplace_t import Mode
 from biasgp.models.problem import Problem
-from biasgp.models.t_noise import StudentT
-from biasgp.models.tilted import tilt
+from biasgp.models.t_noise import Normality, Quadrature, StudentT, tilt
 
 # y, mean and variance of f, σ², ν: near; far; far with f free to go there (two modes); beyond reach; f all but known.
 CAVITIES = [
@@ -54,7 +54,7 @@ def brute_force(y, mean, variance, scale2, nu, fraction):
 @pytest.mark.parametrize("cavity", CAVITIES)
 def test_tilted_moments_are_those_of_a_fine_grid(cavity, fraction):
     y, mean, variance, scale2, nu = cavity
-    found = tilt(np.array([y]), np.array([mean]), np.array([variance]), scale2, nu, fraction)
+    found = tilt(StudentT(scale2, nu), np.array([y]), np.array([mean]), np.array([variance]), fraction)
     log_Z, first, second, weight = brute_force(*cavity, fraction)
     assert_allclose(found.log_normaliser, log_Z, rtol=1e-7, atol=1e-7)
     assert_allclose(found.mean, first, rtol=1e-6, atol=1e-6 * np.sqrt(second))
@@ -68,20 +68,21 @@ def test_tilted_gradients_are_numerical_ones(cavity, fraction):
     y, mean, variance, scale2, nu = cavity
 
     def log_Z(by_scale, by_nu):
-        at = tilt(np.array([y]), np.array([mean]), np.array([variance]), scale2 * by_scale, nu * by_nu, fraction)
+        t = StudentT(scale2 * by_scale, nu * by_nu)
+        at = tilt(t, np.array([y]), np.array([mean]), np.array([variance]), fraction)
         return at.log_normaliser[0] / fraction
 
-    found = tilt(np.array([y]), np.array([mean]), np.array([variance]), scale2, nu, fraction)
+    found = tilt(StudentT(scale2, nu), np.array([y]), np.array([mean]), np.array([variance]), fraction)
     up = np.exp(1e-4)
     assert_allclose(found.by_log_scale2[0], (log_Z(up, 1) - log_Z(1 / up, 1)) / 2e-4, atol=1e-5)
     assert_allclose(found.by_log_nu[0], (log_Z(1, up) - log_Z(1, 1 / up)) / 2e-4, atol=1e-5)
 
 
-def test_tilted_readings_do_not_depend_on_how_many_are_taken_at_a_time(rng, monkeypatch):
+def test_tilted_readings_do_not_depend_on_how_many_are_taken_at_a_time(rng):
     y, mean, variance = 5 * rng.standard_normal(50), rng.standard_normal(50), rng.uniform(0.1, 2, 50)
-    together = tilt(y, mean, variance, 0.1, 2.0)
-    monkeypatch.setattr("biasgp.models.tilted.CHUNK_ENTRIES", 300)
-    assert_allclose(tilt(y, mean, variance, 0.1, 2.0).mean, together.mean, atol=1e-7)
+    t = StudentT(0.1, 2.0)
+    few_at_a_time = tilt(t, y, mean, variance, rule=Quadrature(max_entries=300))
+    assert_allclose(few_at_a_time.mean, tilt(t, y, mean, variance).mean, atol=1e-7)
 
 
 def covariance(rng, n=30):
@@ -117,7 +118,9 @@ def test_signed_algebra_refuses_a_posterior_that_is_not_proper(rng):
 
 
 def run_ep(C, y, t, fraction=1.0, tolerance=1e-9):
-    return Expectation(C, y, t, fraction, EPPolicy(tolerance)).run([weighted_sites(y, np.zeros_like(y), t)])
+    found = ExpectationPropagation(C, y, t, fraction, EPPolicy(tolerance)).run([t.sites(y, np.zeros_like(y))])
+    assert found.mismatch <= tolerance
+    return found
 
 
 @pytest.mark.parametrize("y", [0.4, 3.0, -6.0])
@@ -126,11 +129,10 @@ def test_one_reading_is_exact(y):
     t, prior = StudentT(0.05, 2.0), 1.5
     found = run_ep(np.diag([prior, 1.0]), np.array([y, 0.1]), t)
     log_Z, mean, variance, weight = brute_force(y, 0.0, prior, t.scale2, t.nu, 1.0)
-    assert found.converged
-    assert_allclose(found.state.log_evidence, log_Z + brute_force(0.1, 0.0, 1.0, t.scale2, t.nu, 1.0)[0], atol=1e-6)
-    assert_allclose(found.state.mean[0], mean, atol=1e-6)
-    assert_allclose(found.state.variance[0], variance, rtol=1e-6)
-    assert_allclose(found.state.tilted.weight[0], weight, rtol=1e-5)
+    assert_allclose(found.log_evidence, log_Z + brute_force(0.1, 0.0, 1.0, t.scale2, t.nu, 1.0)[0], atol=1e-6)
+    assert_allclose(found.mean[0], mean, atol=1e-6)
+    assert_allclose(found.variance[0], variance, rtol=1e-6)
+    assert_allclose(found.tilted.weight[0], weight, rtol=1e-5)
 
 
 def two_reading_grid(C, y, t):
@@ -151,13 +153,12 @@ def test_two_readings_are_close_to_a_grid(y, atol):
     C, t = np.array([[1.0, 0.8], [0.8, 1.0]]), StudentT(0.1, 3.0)
     log_Z, mean, variance = two_reading_grid(C, np.array(y), t)
     found = run_ep(C, np.array(y), t)
-    assert found.converged
-    assert_allclose(found.state.log_evidence, log_Z, atol=atol)
-    assert_allclose(found.state.mean, mean, atol=atol)
-    assert_allclose(found.state.variance, variance, atol=atol)
-    mode = laplace_t.find_mode(C, np.array(y), t, np.zeros(2))
-    assert_allclose(laplace_t.evidence(mode), log_Z, atol=0.3)
-    assert_allclose(mode.f, mean, atol=0.25)
+    assert_allclose(found.log_evidence, log_Z, atol=atol)
+    assert_allclose(found.mean, mean, atol=atol)
+    assert_allclose(found.variance, variance, atol=atol)
+    mode = Mode.climb(C, np.array(y), t, np.zeros(2))
+    assert_allclose(mode.log_evidence, log_Z, atol=0.3)
+    assert_allclose(mode.mean, mean, atol=0.25)
 
 
 def contaminated(n=40, scenario=8, seed=3):
@@ -171,23 +172,22 @@ def contaminated(n=40, scenario=8, seed=3):
 def test_evidence_gradient_is_the_numerical_one(kind, known):
     X, z, kernel = contaminated()
     arguments = (Problem(X, z, kernel, np.full(len(z), known)), np.zeros_like(z))
+    # Differences of log Z need more digits than a search does.
+    policy = student_t.EvidencePolicy(search_tolerance=1e-8)
     if kind == "laplace":
-        evidence = student_t.LaplaceEvidence(*arguments)
+        evidence = student_t.LaplaceEvidence(*arguments, policy)
     else:
-        evidence = student_t.EPEvidence(*arguments, float(kind.split()[1]))
+        evidence = student_t.EPEvidence(*arguments, float(kind.split()[1]), policy)
     x = np.append(kernel.theta, np.log([0.02, 2.0]))
 
     def value_and_gradient(at):
         evidence.best = np.inf
         return evidence(at)
 
-    with pytest.MonkeyPatch.context() as patch:
-        # Differences of log Z need more digits than a search does.
-        patch.setattr(student_t.EPEvidence.solve, "__defaults__", (1e-8,))
-        gradient = value_and_gradient(x)[1]
-        numerical = [
-            (value_and_gradient(x + step)[0] - value_and_gradient(x - step)[0]) / 2e-4 for step in 1e-4 * np.eye(len(x))
-        ]
+    gradient = value_and_gradient(x)[1]
+    numerical = [
+        (value_and_gradient(x + step)[0] - value_and_gradient(x - step)[0]) / 2e-4 for step in 1e-4 * np.eye(len(x))
+    ]
     assert evidence.failures == 0
     assert_allclose(gradient, numerical, atol=1e-4)
 
@@ -195,9 +195,9 @@ def test_evidence_gradient_is_the_numerical_one(kind, known):
 def test_double_loop_ends_where_parallel_updates_do():
     X, z, kernel = contaminated()
     t = StudentT(0.05, 2.0)
-    start = weighted_sites(z, np.zeros_like(z), t)
-    parallel = Expectation(kernel(X), z, t, 0.9).run([start]).state
-    ep = Expectation(kernel(X), z, t, 0.9, EPPolicy(1e-4))
+    start = t.sites(z, np.zeros_like(z))
+    parallel = ExpectationPropagation(kernel(X), z, t, 0.9).run([start])
+    ep = ExpectationPropagation(kernel(X), z, t, 0.9, EPPolicy(1e-4))
     double = ep._double_loop(ep.state(start))
     assert double.mismatch <= 1e-4
     assert_allclose(double.log_evidence, parallel.log_evidence, atol=1e-3)
@@ -207,25 +207,26 @@ def test_double_loop_ends_where_parallel_updates_do():
 def test_inner_loop_only_goes_down():
     X, z, kernel = contaminated()
     t = StudentT(0.02, 1.5)
-    ep = Expectation(kernel(X), z, t, 0.9)
-    state = ep.state(weighted_sites(z, np.zeros_like(z), t))
+    ep = ExpectationPropagation(kernel(X), z, t, 0.9)
+    state = ep.state(t.sites(z, np.zeros_like(z)))
     held, values = state.marginals, []
     for _ in range(6):
         state, _ = ep._line_search(ep.state(state.sites, held), held, 0.5)
         values.append(state.inner)
     assert np.all(np.diff(values) <= 1e-9)
-    step = Natural(1e-5 * state.gap.shift, 1e-5 * state.gap.precision)
-    ahead, behind = (ep.state(state.sites.plus(step, sign), held).inner for sign in (1.0, -1.0))
+    step = 1e-5 * state.gap
+    ahead, behind = (ep.state(sites, held).inner for sites in (state.sites + step, state.sites - step))
     assert_allclose(state.slope(step), (ahead - behind) / 2, rtol=1e-3, atol=1e-9)
 
 
 def test_mode_is_a_stationary_point():
     X, z, kernel = contaminated()
     t = StudentT(0.05, 2.0)
-    mode = laplace_t.find_mode(kernel(X), z, t, np.zeros_like(z))
+    mode = Mode.climb(kernel(X), z, t, np.zeros_like(z))
     assert mode.converged
-    assert_allclose(mode.b, mode.derivatives.first, atol=1e-5)
-    assert_allclose(kernel(X) @ mode.b, mode.f, atol=1e-6)
+    slope = (t.nu + 1.0) * (z - mode.mean) / (t.nu * t.scale2 + (z - mode.mean) ** 2)
+    assert_allclose(mode.b, slope, atol=1e-5)
+    assert_allclose(kernel(X) @ mode.b, mode.mean, atol=1e-6)
 
 
 @pytest.fixture(scope="module", params=["ep", "laplace"])
@@ -321,7 +322,7 @@ def test_known_variances_are_taken_off_the_noise(one_d):
 def test_ep_that_fails_warns_and_returns_laplace(monkeypatch):
     data = simulate("1d", 8, n=100, n_test=50, random_state=4)
     expected = StudentTGP(inference="laplace").fit(data.X, data.y)
-    monkeypatch.setattr(Expectation, "run", lambda *_: None)
+    monkeypatch.setattr(ExpectationPropagation, "run", lambda *_: None)
     with pytest.warns(ConvergenceWarning, match=r"neither with fraction 0\.9 nor with 0\.5.*Laplace"):
         model = StudentTGP().fit(data.X, data.y)
     assert not model.converged_
@@ -339,8 +340,10 @@ def test_laplace_is_close_to_ep_or_says_that_it_broke_down(one_d):
 
 
 def test_ep_that_fails_is_tried_with_a_smaller_fraction(one_d, monkeypatch):
-    run = Expectation.run
-    monkeypatch.setattr(Expectation, "run", lambda ep, starts: run(ep, starts) if ep.fraction <= 0.5 else None)
+    run = ExpectationPropagation.run
+    monkeypatch.setattr(
+        ExpectationPropagation, "run", lambda ep, starts: run(ep, starts) if ep.fraction <= 0.5 else None
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = StudentTGP().fit(one_d.X, one_d.y)
@@ -369,9 +372,9 @@ def test_noise_that_is_gaussian_is_no_reason_to_warn(seed):
 @pytest.mark.parametrize(("nu", "warns"), [(1000.0, True), (5.0, False)])
 def test_residuals_in_two_heaps_deny_gaussian_noise_only(rng, nu, warns):
     heaps = rng.standard_normal(100) + 6.0 * (rng.random(100) < 0.4)
-    assert bool(student_t.hidden_outliers(heaps, nu)) == warns
-    assert not student_t.hidden_outliers(rng.standard_normal(100), nu)
-    assert not student_t.hidden_outliers(np.zeros(10), nu)
+    assert bool(Normality().contradiction(heaps, nu)) == warns
+    assert not Normality().contradiction(rng.standard_normal(100), nu)
+    assert not Normality().contradiction(np.zeros(10), nu)
 
 
 @pytest.mark.parametrize(
@@ -403,6 +406,6 @@ def test_density_of_too_few_readings_is_refused(fitted):
 
 def test_what_speaks_against_gaussian_noise_does_not_depend_on_the_unit():
     residuals = np.random.default_rng(0).standard_t(2, 200)
-    found = student_t.hidden_outliers(residuals, 100.0)
+    found = Normality().contradiction(residuals, 100.0)
     assert "Shapiro" in found
-    assert student_t.hidden_outliers(1e-30 * residuals, 100.0) == found
+    assert Normality().contradiction(1e-30 * residuals, 100.0) == found

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from biasgp.models.t_noise import StudentT, beyond
+from biasgp.models.t_noise import StudentT, exceedance
 
 
 @pytest.mark.parametrize("nu", [0.7, 1.0, 4.0, 1e6])
@@ -25,7 +25,7 @@ def test_a_quarter_of_the_errors_is_beyond_the_quartile_of_its_gaussian(nu):
 
 def test_errors_beyond_a_limit_are_those_of_the_normal(rng):
     mean, spread, limit = np.array([0.3, -2.0, 5.0]), np.array([1.0, 0.5, 2.0]), 1.5
-    probability, bias = beyond(mean, spread, limit)
+    probability, bias = exceedance(mean, spread, limit)
     draws = mean + spread * rng.standard_normal((200_000, 3))
     outside = np.abs(draws) > limit
     assert_allclose(probability, outside.mean(axis=0), atol=0.005)
@@ -33,6 +33,6 @@ def test_errors_beyond_a_limit_are_those_of_the_normal(rng):
 
 
 def test_errors_that_are_known_exactly_are_beyond_a_limit_or_not():
-    probability, bias = beyond(np.array([1.0, -2.0, 1e60]), np.array([0.0, 1e-200, 1e-150]), 1.5)
+    probability, bias = exceedance(np.array([1.0, -2.0, 1e60]), np.array([0.0, 1e-200, 1e-150]), 1.5)
     assert_allclose(probability, [0.0, 1.0, 1.0])
     assert_allclose(bias, [0.0, -2.0, 1e60])

@@ -16,8 +16,9 @@ from biasgp.analysis.fitting import Fitted, Settings, frame, transform_name
 from biasgp.analysis.selection import Selection
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.base import BaseGP
 from biasgp.models.diagnosis import Finding
+from biasgp.models.problem import OUTLIER_SIZE
 from biasgp.response import Identity
 
 NORMAL_95 = 1.959963984540054

@@ -18,6 +18,12 @@ CHUNK_ENTRIES = 2**22
 """Predictions hold one block of about this many covariances (32 MiB) at a time."""
 
 
+def chunks(n: int, width: int) -> Iterator[slice]:
+    """Blocks of n rows of a matrix that is `width` wide."""
+    step = max(1, CHUNK_ENTRIES // width)
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
 class _ByChunks(ABC):
     """Means and variances of f from α and from what stands for K⁻¹, at many points a block at a time."""
 
@@ -34,11 +40,11 @@ class _ByChunks(ABC):
         """What stands for K⁻¹: N×N."""
 
     def mean(self, X: Array) -> Array:
-        return np.concatenate([self.kernel(X[rows], self.X) @ self.alpha for rows in self._chunks(len(X))])
+        return np.concatenate([self.kernel(X[rows], self.X) @ self.alpha for rows in chunks(len(X), len(self.X))])
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
         mean, variance = np.empty(len(X)), self.kernel.diag(X)
-        for rows in self._chunks(len(X)):
+        for rows in chunks(len(X), len(self.X)):
             cross = self.kernel(X[rows], self.X)
             mean[rows] = cross @ self.alpha
             variance[rows] -= self.explained(cross)
@@ -56,10 +62,6 @@ class _ByChunks(ABC):
         gain = np.where(own != 0.0, weight / np.where(own != 0.0, own, 1.0), 0.0)
         variance = C.diagonal() - np.einsum("ij,ij->i", CQ, C) + gain * weight
         return C @ self.alpha - gain * self.alpha, np.maximum(variance, 0.0)
-
-    def _chunks(self, n: int) -> Iterator[slice]:
-        step = max(1, CHUNK_ENTRIES // len(self.X))
-        return (slice(start, start + step) for start in range(0, n, step))
 
 
 @dataclass(frozen=True)

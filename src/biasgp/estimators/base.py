@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,55 +16,130 @@ from sklearn.utils.validation import check_is_fitted
 from biasgp._typing import Array
 from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
-from biasgp.covariance.dense import semidefinite_root
+from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.progress import foreseen, watching
+from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
     check_choice,
-    check_kernel,
-    check_noise_variance,
     check_number,
     check_positive_integer,
     check_query,
     check_readings,
-    check_spread,
     check_training,
     column_names,
 )
+from biasgp.kernels import SquaredExponential, as_kernel
+from biasgp.models import strategy
 from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
-from biasgp.models.strategy import Strategy, approximation_names, choose_strategy
+from biasgp.models.strategy import EXACT, Strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
+from biasgp.watch import expect
 
-OUTLIER_SIZE = 2.5
-"""A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
+ROUNDING = 1e-10
+"""Share of the prior variance by which rounding can make a covariance indefinite."""
+_THREADS: MakePool = on_threads
 
 
+@dataclass(eq=False, repr=False)
 class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model."""
+    """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model.
 
-    kernel: Any
-    response: str
-    max_iter: int
-    approximation: str = "exact"
-    neighbors: int = 20
-    max_time: float | None = None
-    verbose: bool = False
-    _make_pool: MakePool = staticmethod(on_threads)
+    They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for what the
+    same section says here.
 
-    @abstractmethod
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> FitResult:
-        """Fit the model to response.z, and set the attributes that are the model's own, in the user's units."""
+    Parameters
+    ----------
+    kernel : kernel of biasgp.kernels or of scikit-learn, optional
+        Covariance of f. Squared exponential with one length-scale per input when left out.
+    response : {"identity", "log", "yeo-johnson", "auto"}
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
+        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
+        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
+    max_iter : int
+        Most iterations of the final search for the parameters (for a start, where they are sampled).
+
+    Attributes
+    ----------
+    response_ : Transform
+        The transform of y that was used.
+    kernel_ : Kernel
+        The fitted covariance, in y's unit squared; at the parameters' geometric means, where they are sampled.
+    noise_variance_ : float
+        σ², the noise variance of readings that are not outliers, in y's unit squared.
+    n_iter_ : int
+        Iterations of the final search, or draws of each chain.
+    """
+
+    kernel: Any = None
+    _: KW_ONLY
+    response: str = "identity"
+    max_iter: int = 200
+    _make_pool = staticmethod(_THREADS)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for section in str(cls.__mro__[1].__doc__).split("----------\n")[1:]:
+            if cls.__doc__:  # there is none under python -OO
+                cls.__doc__ = cls.__doc__.replace("    {inherited}", section.split("\n\n")[0].rstrip(), 1)
+
+    def _fit_model(self, problem: Problem) -> FitResult:
+        """Fit the model to problem.y, without setting any attribute."""
+        raise NotImplementedError
+
+    def _unpack(self, model: Any, response: ScaledResponse) -> None:
+        """Set the attributes of a fit, in the user's units. Models with more of them than these extend it."""
+        # Flagged readings do not tell the range of f.
+        clean = ~getattr(self, "outlier_mask_", np.zeros(len(response.y), dtype=bool))
+        scaling = response.scaling.supported_by(response.y[clean] if clean.sum() >= MIN_READINGS else response.y)
+        self._scaling, self._posterior = scaling, model.posterior
+        self._scaled_noise_variance = model.noise_variance
+        self.response_ = scaling.transform
+        self.kernel_ = model.kernel.scaled(scaling.scale**2)
+        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
+        self.n_iter_ = max(1, model.report.n_iter)
+
+    def _findings(self, model: Any) -> Iterator[Finding]:
+        """What a user should be warned of in a fit."""
+        if model.runaway:
+            yield Finding("runaway", f"The tuning ran away: {model.runaway}.", ("maximum likelihood",))
+        elif model.report.message != OUT_OF_TIME:
+            yield from self._not_converged(model)
+        if model.posterior.jitter > 0.0:
+            text = (
+                f"The covariance matrix was singular to working precision: {model.posterior.jitter:.1e} was added to "
+                "its diagonal (for readings scaled to 1)."
+            )
+            yield Finding("jitter", text, ("less smooth kernel",))
+
+    def _not_converged(self, model: FitResult) -> Iterator[Finding]:
+        """The finding that the search did not converge, where that is so."""
+        if model.report.converged:
+            return
+        text = "The search for the parameters stopped before it converged"
+        if model.report.message == OUT_OF_TIME:
+            yield self._out_of_time()
+        elif model.report.n_iter >= self.max_iter:
+            yield Finding("not-converged", f"{text}, after {self.max_iter} iterations.", ("more iterations",))
+        else:
+            text += ": the covariance is nearly singular, as for readings without noise."
+            yield Finding("not-converged", text, ("less smooth kernel",))
+
+    def _out_of_time(self) -> Finding:
+        text = f"The fit was ended after {self.max_time:g} s with the best parameters so far."
+        return Finding("time-limit", text, ("more time",))
 
     def _strategy(self, problem: Problem) -> Strategy:
         """Which engine is used for these readings, and how."""
-        check_choice("approximation", self.approximation, approximation_names())
-        neighbours = check_positive_integer("neighbors", self.neighbors)
-        return choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        return EXACT
+
+    def _watching(self) -> Any:
+        """A context with the time limit and the progress messages of a fit."""
+        return watching(None, False)
 
     def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
         """Fit to readings y at the rows of X.
@@ -82,12 +157,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
-        kernel = check_kernel(self.kernel)
-        X_array, y_array = check_training(self, X, y)
-        check_spread(y_array)
-        known = check_noise_variance(noise_variance, len(y_array))
-        max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
-        with watching(max_time, self.verbose) as watch, self._on(client), blas_threads_for(len(y_array)):
+        kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
+        X_array, y_array, known = check_training(self, X, y, noise_variance)
+        with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
@@ -95,21 +167,16 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 Finding("constant", text, ("right column",)).warn(stacklevel=2)
             response = ScaledResponse(y_array, scaling)
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            problem = Problem(X_array, response.z, bound, response.variances(known))
-            with foreseen(type(self).__name__ if self._strategy(problem).exact else "", len(problem)):
-                model = self._fit_model(problem, response)
-        # What was flagged says nothing of the range of f.
-        clean = ~getattr(self, "outlier_mask_", np.zeros(len(y_array), dtype=bool))
-        scaling = scaling.supported_by(y_array[clean] if clean.sum() >= MIN_READINGS else y_array)
-        self._scaling, self._posterior = scaling, model.posterior
-        self._scaled_noise_variance = model.noise_variance
-        self.response_ = scaling.transform
-        self.kernel_ = model.kernel.scaled(scaling.scale**2)
-        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
-        self.n_iter_ = max(1, model.report.n_iter)
+            problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
+            if self._strategy(problem).exact:
+                expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
+            model = self._fit_model(problem)
+            expect(FACTORISATIONS, 0.0)
+        self._unpack(model, response)
         if watch.expired:
             self._out_of_time().warn(stacklevel=2)
-        self._warn_about(model)
+        for finding in self._findings(model):
+            finding.warn(stacklevel=2)
         return self
 
     @contextmanager
@@ -123,36 +190,6 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             yield
         finally:
             del self._make_pool
-
-    def _warn_about(self, model: FitResult) -> None:
-        if model.runaway:
-            Finding("runaway", f"The tuning ran away: {model.runaway}.", ("maximum likelihood",)).warn(stacklevel=3)
-        elif model.report.message != OUT_OF_TIME:
-            for finding in self._not_converged(model):
-                finding.warn(stacklevel=3)
-        jitter = model.posterior.jitter
-        if jitter > 0.0:
-            text = (
-                f"The covariance matrix was singular to working precision: {jitter:.1e} was added to its diagonal (for "
-                "readings scaled to 1)."
-            )
-            Finding("jitter", text, ("less smooth kernel",)).warn(stacklevel=3)
-
-    def _out_of_time(self) -> Finding:
-        text = f"The fit was ended after {self.max_time:g} s with the best parameters so far."
-        return Finding("time-limit", text, ("more time",))
-
-    def _not_converged(self, model: FitResult) -> tuple[Finding, ...]:
-        """The finding that the search did not converge, where that is so."""
-        if model.report.converged:
-            return ()
-        if model.report.message == OUT_OF_TIME:
-            return (self._out_of_time(),)
-        text = "The search for the parameters stopped before it converged"
-        if model.report.n_iter >= self.max_iter:
-            return (Finding("not-converged", f"{text}, after {self.max_iter} iterations.", ("more iterations",)),)
-        text += ": the covariance is nearly singular, as for readings without noise."
-        return (Finding("not-converged", text, ("less smooth kernel",)),)
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
@@ -171,17 +208,15 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if return_std and return_cov:
             raise ValueError("Ask for return_std or return_cov, not both.")
         array = check_query(self, X)
-        noise = self._scaled_noise_variance if include_noise else 0.0
         scaling = self._scaling
         with blas_threads_for(len(self._posterior.X)):
-            if not (return_std or return_cov) and scaling.is_linear:
-                return scaling.backward(self._posterior.mean(array))
             if return_cov:
                 mean, covariance = self._joint(array)
-                covariance.flat[:: len(covariance) + 1] += noise
+                covariance.flat[:: len(covariance) + 1] += self._scaled_noise_variance if include_noise else 0.0
                 return scaling.joint_moments(mean, covariance)
-            mean, variance = self._posterior.mean_and_variance(array)
-            moments = scaling.moments(mean, variance + noise)
+            if not return_std and scaling.is_linear:
+                return scaling.backward(self._posterior.mean(array))
+            moments = scaling.moments(*self._latent(array, include_noise))
             return moments if return_std else moments[0]
 
     def predict_quantiles(self, X: ArrayLike, q: ArrayLike, include_noise: bool = False) -> Array:
@@ -230,10 +265,50 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         array = check_query(self, X)
         mean, covariance = self._joint(array)
         # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's, which may
-        # itself be nothing (a linear kernel on a column that does not vary).
+        # itself be 0 (a linear kernel on a column that does not vary).
         prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
-        extra = np.maximum(1e-10 * prior, np.finfo(float).tiny)
+        extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
         if include_noise:
             extra = extra + self._scaled_noise_variance
         standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
         return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)
+
+
+@dataclass(eq=False, repr=False)
+class LargeGP(BaseGP):
+    """An estimator that also takes more readings than K⁻¹ can be computed for, and can be given a limit in time.
+
+    Parameters
+    ----------
+    {inherited}
+    approximation : {"auto", "exact", "vecchia"}
+        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
+        "auto" does so beyond 1,500 readings.
+    neighbors : int
+        How many neighbours that is; with one less than there are readings it is exact. (Readings that are flagged as
+        outliers are no neighbours.)
+    max_time : float, optional
+        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
+    verbose : bool
+        Show where the search stands: on a terminal, or as log records of "biasgp".
+
+    Attributes
+    ----------
+    {inherited}
+    """
+
+    _: KW_ONLY
+    approximation: str = "auto"
+    neighbors: int = 20
+    max_time: float | None = None
+    verbose: bool = False
+
+    def _strategy(self, problem: Problem) -> Strategy:
+        names = ["auto", *(each.name for each in strategy.APPROXIMATIONS)]
+        check_choice("approximation", self.approximation, names)
+        neighbours = check_positive_integer("neighbors", self.neighbors)
+        return strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+
+    def _watching(self) -> Any:
+        max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
+        return watching(max_time, self.verbose)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.base import LargeGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.models import constant_bias
 from biasgp.models.problem import Problem
 from biasgp.response import ScaledResponse
 
 
-class ConstantBiasGP(BaseGP):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ConstantBiasGP(LargeGP):
     """Gaussian process with an L1-penalised bias at every reading, y = f(x) + δ + ε (the paper's COB).
 
     Parameters
     ----------
-    kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out.
+    {inherited}
     tuning : {"ml", "paper"}
         How the penalty λ is found. "ml": λ = k/σ with k by maximum likelihood, and a cheaper penalty on the side of f
         that has more outliers, so that they do not shift it. "paper": the paper's alternation, which has no minimum; it
@@ -29,26 +27,10 @@ class ConstantBiasGP(BaseGP):
     k : float, optional
         The penalty as λ = k/σ: a residual beyond k standard deviations of the noise is given a bias. A large k is a
         plain GP.
-    response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
-    max_iter : int
-        Most iterations of the search for the covariance parameters.
-    approximation : {"auto", "exact", "vecchia"}
-        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
-        "auto" does so beyond 1,500 readings.
-    neighbors : int
-        How many neighbours that is; with one less than there are readings it is exact.
-    max_time : float, optional
-        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
-    verbose : bool
-        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     bias_ : ndarray of shape (n_samples,)
         δ, in y's unit; exactly 0 for the readings within the penalty.
     outlier_mask_ : ndarray of bool
@@ -61,56 +43,32 @@ class ConstantBiasGP(BaseGP):
         Distance of δ to its optimality conditions, without unit; about 0.
     objective_ : float
         The minimised negative regularised log-likelihood, in y's unit.
-    kernel_, noise_variance_, n_iter_
-        As in GaussianGP.
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        tuning: str = "ml",
-        lam: float | None = None,
-        k: float | None = None,
-        response: str = "identity",
-        max_iter: int = 200,
-        approximation: str = "auto",
-        neighbors: int = 20,
-        max_time: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.response = response
-        self.tuning = tuning
-        self.lam = lam
-        self.k = k
-        self.max_iter = max_iter
-        self.approximation = approximation
-        self.neighbors = neighbors
-        self.max_time = max_time
-        self.verbose = verbose
+    tuning: str = "ml"
+    lam: float | None = None
+    k: float | None = None
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> constant_bias.ConstantBiasFit:
-        scale, strategy = response.scaling.scale, self._strategy(problem)
+    def _fit_model(self, problem: Problem) -> constant_bias.ConstantBiasFit:
+        strategy = self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lam is not None and self.k is not None:
             raise ValueError("Give lam or k, not both: lam = k/σ.")
-        lam = None if self.lam is None else check_number("lam", self.lam, above=0.0, inclusive=True) * scale
+        lam = None if self.lam is None else check_number("lam", self.lam, above=0.0, inclusive=True) * problem.scale
         k = None if self.k is None else check_number("k", self.k, above=0.0)
         paper = self.tuning == "paper" and k is None and lam is None
         if not strategy.exact and (paper or lam == 0.0):
             what = "lam=0" if lam == 0.0 else "tuning='paper'"
             raise ValueError(f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings.")
-        if lam == 0.0:
-            model = constant_bias.fit_unregularised(problem, self.max_iter)
-        elif paper:
-            model = constant_bias.alternate(problem, self.max_iter)
-        else:
-            model = constant_bias.fit(problem, self.max_iter, strategy, k=k, lam=lam)
+        if paper:
+            return constant_bias.alternate(problem, self.max_iter)
+        return constant_bias.fit(problem, self.max_iter, strategy, k=k, lam=lam)
+
+    def _unpack(self, model: constant_bias.ConstantBiasFit, response: ScaledResponse) -> None:
         self.bias_ = response.bias(model.bias)
-        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + problem.known)
+        self.outlier_mask_ = model.outliers
         self.k_ = model.k
-        self.lam_ = (model.box.down / scale, model.box.up / scale)
+        self.lam_ = (model.box.down / response.scaling.scale, model.box.up / response.scaling.scale)
         self.optimality_ = model.optimality
         self.objective_ = model.objective - response.log_jacobian
-        return model
+        super()._unpack(model, response)

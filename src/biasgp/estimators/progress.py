@@ -1,4 +1,4 @@
-"""Progress of a fit, and its limit in time: rich on a terminal, log records elsewhere, nothing unless asked."""
+"""Time limit of a fit, and its progress if asked for: by rich on a terminal, as log records elsewhere."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.covariance.dense import FACTORISATIONS
-from biasgp.watch import Watch, expect, watched
+from biasgp.watch import Watch, watched
 
 LOGGER = logging.getLogger("biasgp")
 WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
-"""Factorisations of all readings that an exact fit takes as a rule, smaller ones counted by the cube of their size:
+"""Factorisations of all readings that an exact fit usually takes, smaller ones counted by the cube of their size:
 benchmarks/command.py --counts."""
 
 
@@ -25,14 +24,6 @@ def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
     deadline = np.inf if max_time is None else time.monotonic() + max_time
     with _listener(verbose) as listener, watched(Watch(deadline, listener)) as watch:
         yield watch
-
-
-@contextmanager
-def foreseen(kind: str, n: int) -> Iterator[None]:
-    """Inside, an exact fit by an estimator of this kind to n readings is what is expected."""
-    expect(FACTORISATIONS, WHOLE_FITS.get(kind, 0) * n**3)
-    yield
-    expect(FACTORISATIONS, 0.0)
 
 
 @contextmanager

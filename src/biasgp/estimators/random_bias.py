@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from biasgp.estimators.base import OUTLIER_SIZE, BaseGP
+from biasgp.estimators.base import LargeGP
 from biasgp.estimators.validation import check_choice, check_number
 from biasgp.models import random_bias
 from biasgp.models.problem import Problem
 from biasgp.response import ScaledResponse
 
 
-class RandomBiasGP(BaseGP):
+@dataclass(eq=False, repr=False, kw_only=True)
+class RandomBiasGP(LargeGP):
     """Gaussian process with a random bias at every reading, δᵢ ~ N(μ, τᵢ²) (the paper's RAB).
 
     Parameters
     ----------
-    kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out.
+    {inherited}
     tuning : {"ml", "paper"}
         How (λ₁, λ₂, λ₃) are found. "ml": by a bound on the marginal likelihood of the Student-t that the model implies.
         "paper": the paper's alternation, which has no minimum; it is stopped and warns. Ignored when lambdas are given.
@@ -27,88 +28,48 @@ class RandomBiasGP(BaseGP):
     lambdas : tuple of three floats, optional
         (λ₁, λ₂, λ₃) themselves, for y in units of its robust standard deviation (1.4826 times the median absolute
         deviation). λ₁ may be infinite: no common bias.
-    response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
-    max_iter : int
-        Most iterations of the search for the parameters.
-    approximation : {"auto", "exact", "vecchia"}
-        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
-        "auto" does so beyond 1,500 readings.
-    neighbors : int
-        How many neighbours that is; with one less than there are readings it is exact.
-    max_time : float, optional
-        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
-    verbose : bool
-        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     bias_ : ndarray of shape (n_samples,)
         Posterior mean of δ, in y's unit.
     bias_variance_ : ndarray of shape (n_samples,)
-        τ̃² = τ² + σ² of each reading, in y's unit squared.
+        τ̃² = τ² + σ² of each reading, in y's unit squared. σ² is taken to be their median: most readings share it.
     mean_bias_ : float
         μ, in y's unit.
     lambdas_ : tuple of three floats
         (λ₁, λ₂, λ₃), in the units of `lambdas`.
     outlier_mask_ : ndarray of bool
         Readings whose bias exceeds 2.5 standard deviations of their noise.
-    noise_variance_ : float
-        σ², taken to be the median of τ̃²: most readings share it.
     optimality_ : float
         Size of the objective's gradient at the fit.
     objective_ : float
         The minimised bound on −log p(y), in y's unit: RL₂ plus its normaliser.
-    kernel_, n_iter_
-        As in GaussianGP.
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        tuning: str = "ml",
-        lambdas: tuple[float, float, float] | None = None,
-        response: str = "identity",
-        max_iter: int = 200,
-        approximation: str = "auto",
-        neighbors: int = 20,
-        max_time: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.response = response
-        self.tuning = tuning
-        self.lambdas = lambdas
-        self.max_iter = max_iter
-        self.approximation = approximation
-        self.neighbors = neighbors
-        self.max_time = max_time
-        self.verbose = verbose
+    tuning: str = "ml"
+    lambdas: tuple[float, float, float] | None = None
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> random_bias.RandomBiasFit:
-        scale, strategy = response.scaling.scale, self._strategy(problem)
+    def _fit_model(self, problem: Problem) -> random_bias.RandomBiasFit:
+        strategy = self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         lambdas = None if self.lambdas is None else _check_lambdas(self.lambdas)
-        paper = self.tuning == "paper" and lambdas is None
-        if paper and not strategy.exact:
+        if self.tuning == "ml" or lambdas is not None:
+            return random_bias.fit(problem, self.max_iter, strategy, lambdas=lambdas)
+        if not strategy.exact:
             raise ValueError("tuning='paper' has no nearest-neighbour form: pass approximation='exact'.")
-        if paper:
-            model = random_bias.alternate(problem, self.max_iter)
-        else:
-            model = random_bias.fit(problem, self.max_iter, strategy, lambdas=lambdas)
+        return random_bias.alternate(problem, self.max_iter)
+
+    def _unpack(self, model: random_bias.RandomBiasFit, response: ScaledResponse) -> None:
         self.bias_ = response.bias(model.bias)
-        self.bias_variance_ = model.bias_variance * scale**2
-        self.mean_bias_ = model.mean_bias * scale
+        self.bias_variance_ = model.bias_variance * response.scaling.scale**2
+        self.mean_bias_ = model.mean_bias * response.scaling.scale
         self.lambdas_ = model.lambdas
-        self.outlier_mask_ = np.abs(model.bias) > OUTLIER_SIZE * np.sqrt(model.noise_variance + problem.known)
+        self.outlier_mask_ = model.outliers
         self.optimality_ = model.optimality
         self.objective_ = model.objective - response.log_jacobian
-        return model
+        super()._unpack(model, response)
 
 
 def _check_lambdas(lambdas: Any) -> tuple[float, float, float]:

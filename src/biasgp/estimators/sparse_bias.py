@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,15 +11,17 @@ from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
-from biasgp.estimators.base import BaseGP
+from biasgp.estimators.base import LargeGP
 from biasgp.estimators.validation import check_query, check_readings
 from biasgp.models import sparse
-from biasgp.models.problem import FitResult, Problem
+from biasgp.models.diagnosis import Finding
+from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
 
 
-class SparseBiasGP(BaseGP):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SparseBiasGP(LargeGP):
     """Gaussian process in which most readings have no bias, and the others share a slab of biases.
 
     y = f(x) + δ + ε, where δ is 0 for most readings and comes from N(m, τ²) for the rest. Which readings those are, and
@@ -27,30 +30,13 @@ class SparseBiasGP(BaseGP):
 
     Parameters
     ----------
-    kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out.
-    response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
-    max_iter : int
-        Most iterations of the final search for the covariance parameters.
+    {inherited}
     random_state : int
         Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
-    approximation : {"auto", "exact", "vecchia"}
-        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
-        "auto" does so beyond 1,500 readings.
-    neighbors : int
-        How many neighbours that is; flagged readings are none.
-    max_time : float, optional
-        Seconds after which the search ends with the best parameters so far, and a TimeLimitWarning.
-    verbose : bool
-        Show where the search stands: on a terminal, or as log records of "biasgp".
 
     Attributes
     ----------
-    response_ : Transform
-        The transform of y that was used.
+    {inherited}
     outlier_mask_ : ndarray of bool
         Readings that are more likely an outlier than not.
     outlier_probability_ : ndarray of shape (n_samples,)
@@ -70,8 +56,6 @@ class SparseBiasGP(BaseGP):
     diagnosis_ : tuple of Finding
         The reasons, if any: what was seen (`code`, `evidence`), what to try (`remedy`), readings to look at (`rows`).
         `str()` of each is the text of the warning that is issued.
-    kernel_, noise_variance_, n_iter_
-        As in GaussianGP.
 
     Examples
     --------
@@ -83,30 +67,13 @@ class SparseBiasGP(BaseGP):
     True
     """
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        response: str = "identity",
-        max_iter: int = 200,
-        random_state: int = 0,
-        approximation: str = "auto",
-        neighbors: int = 20,
-        max_time: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.response = response
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.approximation = approximation
-        self.neighbors = neighbors
-        self.max_time = max_time
-        self.verbose = verbose
+    random_state: int = 0
 
-    def _fit_model(self, problem: Problem, response: ScaledResponse) -> sparse.SparseBiasFit:
+    def _fit_model(self, problem: Problem) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        model = sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+
+    def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         self.outlier_probability_ = model.probability
         self.outlier_mask_ = model.probability > 0.5
         self.bias_ = response.bias(model.bias)
@@ -117,12 +84,11 @@ class SparseBiasGP(BaseGP):
         self.trace_ = model.trace
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
-        return model
+        super()._unpack(model, response)
 
-    def _warn_about(self, model: FitResult) -> None:
-        super()._warn_about(model)
-        for finding in getattr(model, "findings", ()):
-            finding.warn(stacklevel=4)
+    def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:
+        yield from super()._findings(model)
+        yield from model.findings
 
     def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
-from biasgp.kernels import Kernel, SquaredExponential, as_kernel
 from biasgp.response import SMALLEST, is_constant, robust_spread
 
 MIN_READINGS = 3
@@ -22,17 +21,18 @@ SMALLEST_RANGE = 1e-100
 """A column that varies by less has squares, and slopes of y over it, that are no floating-point numbers."""
 
 
-def check_training(estimator: Any, X: Any, y: Any) -> tuple[Array, Array]:
-    """X and y as float arrays; sets n_features_in_ and feature_names_in_."""
+def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
+    """X, y and the known variances as float arrays; sets n_features_in_ and feature_names_in_."""
     numbers = None if y is None else _numbers(y, "y")
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
     _refuse_unless_varying_enough(X_array, column_names(estimator))
-    return X_array, np.asarray(y_array)
+    _check_spread(y_array)
+    return X_array, np.asarray(y_array), _check_noise_variance(noise_variance, len(y_array))
 
 
-def check_spread(y: Array) -> None:
+def _check_spread(y: Array) -> None:
     """Refuse y that varies too little, or a reading that lies too far from the others, to be computed with."""
     spread = robust_spread(y)
     if is_constant(y):
@@ -64,7 +64,7 @@ def _validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
         return _validated(estimator, doubles, *arrays[1:], **options)
     except (TypeError, ValueError) as error:
         raise _naming_the_text(error, X) from error
-    check_finite(found[0] if len(arrays) > 1 else found, column_names(estimator))
+    _check_finite(found[0] if len(arrays) > 1 else found, column_names(estimator))
     return found
 
 
@@ -119,7 +119,7 @@ def column_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def check_finite(X: Array, names: Sequence[str] | None) -> None:
+def _check_finite(X: Array, names: Sequence[str] | None) -> None:
     """Refuse NaN, infinity and numbers too large to square, naming the column and its first bad row."""
     for j in np.flatnonzero(~(np.abs(X) <= LARGEST).all(axis=0)).tolist():
         _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},")
@@ -130,7 +130,7 @@ def _column(j: int, names: Sequence[str] | None) -> str:
 
 
 def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None:
-    """Refuse a column that varies by next to nothing; one that does not vary at all is allowed."""
+    """Refuse a column that varies by too little to compute with; a constant one is allowed."""
     ranges = np.ptp(X, axis=0)
     for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():
         raise ValueError(
@@ -174,7 +174,7 @@ def _first_text(column: Any) -> int | None:
     return None
 
 
-def check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
+def _check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
     """A known variance for each of n readings; zeros when none is given."""
     if noise_variance is None:
         return np.zeros(n)
@@ -189,11 +189,6 @@ def check_noise_variance(noise_variance: ArrayLike | None, n: int) -> Array:
             f"noise_variance must be finite, at most {LARGEST**2:g}, and not negative; row {bad[0]} is {known[bad[0]]}."
         )
     return known
-
-
-def check_kernel(kernel: object | None) -> Kernel:
-    """The user's kernel, or the default: squared exponential with a length-scale per input."""
-    return SquaredExponential(ard=True) if kernel is None else as_kernel(kernel)
 
 
 def check_positive_integer(name: str, value: object) -> int:

@@ -8,16 +8,29 @@ downwards (the paper's λ is both). The solution is where α is within its box, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Covariance
 
 TOLERANCE = 1e-9
-"""The solution is one when no index is further than this from its condition (see `distance`)."""
+"""The solution is one when no index is further than this from its condition (see `Box.violation`)."""
 MAX_STEPS, SMALLEST_STEP = 30, 1e-8
+"""Newton steps, and the share of one below which it makes no progress that rounding leaves."""
+
+
+@dataclass(frozen=True)
+class BoxSolution:
+    """α, δ (exactly zero where α is free), and the distance to the optimality conditions."""
+
+    alpha: Array
+    delta: Array
+    optimality: float
+    n_steps: int
 
 
 @dataclass(frozen=True)
@@ -35,69 +48,49 @@ class Box:
         """The penalty of each bias."""
         return np.where(delta > 0, self.up * delta, -self.down * delta)
 
+    def violation(self, alpha: Array, delta: Array, noise: Array, free: Mask) -> float:
+        """The worst violation of the optimality conditions, without unit: 0 at the solution.
 
-@dataclass(frozen=True)
-class BoxSolution:
-    """α, δ (exactly zero where α is free), and the distance to the optimality conditions."""
+        A free index may not have α outside its box; a held one may not have a δ whose sign is not α's.
+        """
+        outside = np.maximum(alpha / self.up, -alpha / self.down) - 1.0
+        excess = np.where(free, outside, -np.sign(alpha) * delta / np.sqrt(noise))
+        return max(0.0, float(excess.max()))
 
-    alpha: Array
-    delta: Array
-    optimality: float
-    n_steps: int
+    def solve(self, K: Covariance, y: Array, held: Array) -> BoxSolution:
+        """Newton's method on the primal, ½αᵀCα + Σ Huber(y − Cα), which is convex and piecewise quadratic.
 
+        A full step solves the optimality conditions for a guess of which α are `held` at which bound (their signs; 0
+        where free): a primal–dual active set method, done after one step from the right guess and after a few from a
+        near one. From the second on, a step that overshoots is cut to the minimum along it, so that it cannot cycle.
+        """
+        noise = K.noise + K.jitter
+        alpha = f = np.zeros_like(y)
+        for n_steps in range(1, MAX_STEPS + 1):
+            free = held == 0
+            target, delta = K.clamped_solve(y, self.side(held), free)
+            optimality = self.violation(target, delta, noise, free)
+            if optimality <= TOLERANCE:
+                break
+            move, f_move = target - alpha, y - delta - noise * target - f
 
-def solve(K: Covariance, y: Array, box: Box, held: Array) -> BoxSolution:
-    """Newton's method on the primal, ½αᵀCα + Σ Huber(y − Cα), which is convex and piecewise quadratic.
+            def slope(
+                t: float, alpha: Array = alpha, f: Array = f, move: Array = move, f_move: Array = f_move
+            ) -> float:
+                pull = np.minimum(np.maximum((y - f - t * f_move) / noise, -self.down), self.up)
+                return float((alpha + t * move - pull) @ f_move)
 
-    A full step solves the optimality conditions for a guess of which α are `held` at which bound (their signs; 0 where
-    free): a primal–dual active set method, done after one step from the right guess and after a few from a near one.
-    From the second on, a step that overshoots is cut to the minimum along it, so that the method cannot cycle.
-    """
-    noise = K.noise + K.jitter
-    alpha = f = np.zeros_like(y)
-    for n_steps in range(1, MAX_STEPS + 1):
-        free = held == 0
-        target, delta = K.clamped_solve(y, box.side(held), free)
-        optimality = distance(target, delta, box, noise, free)
-        if optimality <= TOLERANCE:
-            break
-        f_target = y - delta - noise * target
-        step = 1.0 if n_steps == 1 else _step_length(alpha, f, target - alpha, f_target - f, y, box, noise)
-        if step < SMALLEST_STEP:
-            break
-        alpha, f = alpha + step * (target - alpha), f + step * (f_target - f)
-        residual = (y - f) / noise
-        held = np.where(residual > box.up, 1.0, np.where(residual < -box.down, -1.0, 0.0))
-    return BoxSolution(target, delta, optimality, n_steps)
-
-
-def _step_length(alpha: Array, f: Array, move: Array, f_move: Array, y: Array, box: Box, noise: Array) -> float:
-    """Where the primal is least between 0 and 1 along a move."""
-    linear, quadratic = alpha @ f_move, move @ f_move
-
-    def slope(t: float) -> float:
-        pull = np.minimum(np.maximum((y - f - t * f_move) / noise, -box.down), box.up)
-        return float(linear + t * quadratic - pull @ f_move)
-
-    low, high, at_low, at_high = 0.0, 1.0, slope(0.0), slope(1.0)
-    if at_high <= 0.0:
-        return high
-    # Regula falsi with the Illinois correction: the slope is piecewise linear and rising.
-    for _ in range(15):
-        middle = low - at_low * (high - low) / (at_high - at_low)
-        at_middle = slope(middle)
-        if at_middle > 0.0:
-            high, at_high, at_low = middle, at_middle, 0.5 * at_low
-        else:
-            low, at_low, at_high = middle, at_middle, 0.5 * at_high
-    return low
+            step = 1.0 if n_steps == 1 else _step_length(slope)
+            if step < SMALLEST_STEP:
+                break
+            alpha, f = alpha + step * move, f + step * f_move
+            residual = (y - f) / noise
+            held = np.where(residual > self.up, 1.0, np.where(residual < -self.down, -1.0, 0.0))
+        return BoxSolution(target, delta, optimality, n_steps)
 
 
-def distance(alpha: Array, delta: Array, box: Box, noise: Array, free: Mask) -> float:
-    """The worst violation of the optimality conditions, without unit: 0 at the solution.
-
-    A free index may not have α outside its box; a held one may not have a δ whose sign is not α's.
-    """
-    outside = np.maximum(alpha / box.up, -alpha / box.down) - 1.0
-    excess = np.where(free, outside, -np.sign(alpha) * delta / np.sqrt(noise))
-    return max(0.0, float(excess.max()))
+def _step_length(slope: Callable[[float], float]) -> float:
+    """Where a convex function with this slope is least between 0 and 1."""
+    if slope(1.0) <= 0.0:
+        return 1.0
+    return 0.0 if slope(0.0) >= 0.0 else float(brentq(slope, 0.0, 1.0))

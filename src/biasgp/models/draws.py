@@ -1,35 +1,15 @@
-"""Draws from a posterior: whether their chains agree, and what f is on average over them."""
+"""f on average over draws of the parameters from their posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.posterior import CHUNK_ENTRIES, DensePosterior
+from biasgp.covariance.posterior import DensePosterior, chunks
 from biasgp.kernels import Kernel
-
-FEWEST = 4
-"""Draws of a chain that split-R̂ needs."""
-
-
-def diagnose(draws: dict[str, Array]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split-R̂ (of ranks, and of their distance from the middle: the worse) and bulk effective sample size, by name.
-
-    Each array has one row per chain. NaN where there are too few draws to tell.
-    """
-    array_stats: Any = import_module("arviz_stats.base").array_stats  # takes a second to import
-
-    if any(values.shape[1] < FEWEST for values in draws.values()):
-        return dict.fromkeys(draws, np.nan), dict.fromkeys(draws, np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a chain that never moved has no variance
-        r_hat = {name: float(array_stats.rhat(values, method="rank")) for name, values in draws.items()}
-        ess = {name: float(array_stats.ess(values, method="bulk")) for name, values in draws.items()}
-    return r_hat, ess
 
 
 @dataclass(frozen=True)
@@ -43,7 +23,7 @@ class DrawsPosterior:
     kernel : Kernel
         The covariance at the average θ.
     thetas, noises, alphas : arrays
-        A row a draw.
+        One row per draw.
     """
 
     kernel: Kernel
@@ -57,21 +37,19 @@ class DrawsPosterior:
     def mean(self, X: Array) -> Array:
         """E f at the rows of X."""
         total = np.zeros(len(X))
-        step = max(1, CHUNK_ENTRIES // len(self.X))
         for theta, alpha in zip(self.thetas, self.alphas, strict=True):
             kernel = self.kernel.with_theta(theta)
-            for at in range(0, len(X), step):
-                total[at : at + step] += kernel(X[at : at + step], self.X) @ alpha
+            for rows in chunks(len(X), len(self.X)):
+                total[rows] += kernel(X[rows], self.X) @ alpha
         return total / len(self.thetas)
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
         """E f and Var f at the rows of X."""
-        return _mixed(*self.moments(X))
+        return _mixed(posterior.mean_and_variance(X) for posterior in self.each())
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given all the others, averaged over the draws as they are."""
-        pairs = [posterior.leave_one_out() for posterior in self.each()]
-        return _mixed(np.stack([mean for mean, _ in pairs]), np.stack([variance for _, variance in pairs]))
+        return _mixed(posterior.leave_one_out() for posterior in self.each())
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
@@ -82,17 +60,13 @@ class DrawsPosterior:
         apart = means - means.mean(axis=0)
         return means.mean(axis=0), (covariance + apart.T @ apart) / len(means)
 
-    def moments(self, X: Array) -> tuple[Array, Array]:
-        """E f and Var f given each draw; one row per draw."""
-        pairs = [posterior.mean_and_variance(X) for posterior in self.each()]
-        return np.stack([mean for mean, _ in pairs]), np.stack([variance for _, variance in pairs])
-
     def each(self) -> Iterator[DensePosterior]:
         """The posterior given each draw, made when asked for."""
         for theta, noise in zip(self.thetas, self.noises, strict=True):
             yield DensePosterior.of(self.kernel.with_theta(theta), self.X, noise, self.y)
 
 
-def _mixed(means: Array, variances: Array) -> tuple[Array, Array]:
-    """Moments of an equal mixture; one row per component."""
+def _mixed(moments: Iterable[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Mean and variance of an equal mixture, from those of its components."""
+    means, variances = (np.stack(part) for part in zip(*moments, strict=True))
     return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)

@@ -15,30 +15,37 @@ from biasgp.optimize import Report
 Rows = NDArray[np.intp] | Mask | slice
 EVERYTHING = slice(None)
 LOG_2PI = float(np.log(2.0 * np.pi))
+OUTLIER_SIZE = 2.5
+"""A reading counts as an outlier when its estimated bias is more than this many standard deviations of its noise."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """Readings y at the rows of X, the kernel of f bound to them, and what is known of each reading's noise variance.
 
-    y is centred and in units of its robust standard deviation.
+    y is centred and in units of its robust standard deviation, which is `scale` in the user's unit.
     """
 
     X: Array
     y: Array
     kernel: Kernel
     known: Array
+    scale: float = 1.0
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, rows: Rows) -> Problem:
         """Some of the readings."""
-        return Problem(self.X[rows], self.y[rows], self.kernel, self.known[rows])
+        return replace(self, X=self.X[rows], y=self.y[rows], known=self.known[rows])
 
     def clipped(self, limit: float) -> Problem:
         """The same with no reading further from 0 than a limit."""
         return replace(self, y=np.clip(self.y, -limit, limit))
+
+    def outliers(self, bias: Array, noise_variance: float) -> Mask:
+        """Readings whose bias is too large for their noise."""
+        return np.asarray(np.abs(bias) > OUTLIER_SIZE * np.sqrt(noise_variance + self.known))
 
 
 class Layout:
@@ -65,7 +72,7 @@ class Layout:
 class FitResult:
     """What a fit of any model has; each model adds its own. `noise_variance` is that of a reading with no bias.
 
-    `runaway` says what ran off to where the model degenerates, and is empty where nothing did.
+    `runaway` names the parameter that diverged to where the model degenerates; empty where none did.
     """
 
     kernel: Kernel

@@ -15,16 +15,23 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.covariance.dense import factorise
 
-LENGTHS = (0.8, 2.2)
-"""A trajectory's length is drawn between these, in standard deviations: about a quarter turn of a Gaussian's orbit."""
-MAX_STEPS = 12
-DIVERGED = 1e3
-"""An energy that rises by this much will not come back."""
 MAX_WIDTHS = 40
 """The first interval of slice sampling grows to no more than this many widths."""
 
 
-class Point(Protocol):
+@dataclass(frozen=True)
+class _Trajectories:
+    """Of Hamiltonian Monte Carlo. Lengths are in standard deviations: about a quarter turn of a Gaussian's orbit."""
+
+    lengths: tuple[float, float] = (0.8, 2.2)  # between which a trajectory's is drawn
+    max_steps: int = 12
+    diverged: float = 1e3  # rise of the energy, in nats, that ends one
+
+
+_TRAJECTORIES = _Trajectories()
+
+
+class _Point(Protocol):
     """Where a density was evaluated: its logarithm there (−∞ where there is none) and the gradient of that."""
 
     @property
@@ -35,7 +42,7 @@ class Point(Protocol):
     def gradient(self) -> Array: ...
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=_Point)
 
 
 @dataclass(frozen=True)
@@ -49,15 +56,25 @@ class Metric:
         lower = np.tril(factorise(covariance, np.zeros(len(covariance))).lower)
         return cls(np.ascontiguousarray(lower))
 
-    @property
-    def covariance(self) -> Array:
-        return np.asarray(self.root @ self.root.T)
+    @classmethod
+    def of_curvature(
+        cls, gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5
+    ) -> Metric:
+        """The metric that the curvature of a log density at x asks for, by differences of its gradient.
+
+        Directions in which the density hardly falls, or even rises, are taken to be `widest`.
+        """
+        base = gradient(x)
+        hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
+        values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
+        variances = 1.0 / np.maximum(values, 1.0 / widest**2)
+        return cls.of((vectors * variances) @ vectors.T)
 
     def learnt(self, draws: Array, gradients: Array) -> Metric:
         """From draws and the gradients there, one per row; the fewer there are, the more of the present metric is kept.
 
-        The inverse of E ggᵀ is the covariance too, of a Gaussian, but of others it knows the steepest places. What is
-        taken is the geometric mean of the two, in units of the present metric.
+        The inverse of E ggᵀ is a Gaussian's covariance too; of other densities it reflects the steepest places. The
+        geometric mean of the two is taken, in units of the present metric.
         """
         n, p = draws.shape
         if n < 2:
@@ -77,20 +94,15 @@ def _power(A: Array, exponent: float) -> Array:
     return np.asarray((vectors * np.maximum(values, 1e-300) ** exponent) @ vectors.T)
 
 
-def curvature_metric(gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5) -> Metric:
-    """The metric that the curvature of a log density at x asks for, by differences of its gradient.
-
-    Directions in which the density hardly falls, or even rises, are taken to be `widest`.
-    """
-    base = gradient(x)
-    hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
-    values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
-    variances = 1.0 / np.maximum(values, 1.0 / widest**2)
-    return Metric.of((vectors * variances) @ vectors.T)
-
-
 class StepSize:
-    """A leapfrog step that is tuned to an acceptance rate by dual averaging (Hoffman and Gelman 2014)."""
+    """A leapfrog step that is tuned to an acceptance rate by dual averaging, with the constants of its authors.
+
+    References
+    ----------
+    Hoffman and Gelman (2014), The No-U-Turn Sampler, JMLR 15, section 3.2: 1/γ, t₀ and κ.
+    """
+
+    gain, delay, fade = 20.0, 10.0, 0.75
 
     def __init__(self, first: float, target: float = 0.75) -> None:
         self.target = target
@@ -103,11 +115,9 @@ class StepSize:
 
     def learn(self, acceptance: float) -> None:
         self._count += 1
-        weight = 1.0 / (self._count + 10.0)
-        self._error += weight * (self.target - acceptance - self._error)
-        self._log = self._anchor - 20.0 * np.sqrt(self._count) * self._error
-        fade = self._count**-0.75
-        self._log_mean += fade * (self._log - self._log_mean)
+        self._error += 1.0 / (self._count + self.delay) * (self.target - acceptance - self._error)
+        self._log = self._anchor - self.gain * np.sqrt(self._count) * self._error
+        self._log_mean += self._count**-self.fade * (self._log - self._log_mean)
 
     @property
     def current(self) -> float:
@@ -121,19 +131,24 @@ class StepSize:
 
 
 def transition(
-    evaluate: Callable[[Array], P], start: P, metric: Metric, step: float, rng: np.random.Generator
+    evaluate: Callable[[Array], P],
+    start: P,
+    metric: Metric,
+    step: float,
+    rng: np.random.Generator,
+    trajectories: _Trajectories = _TRAJECTORIES,
 ) -> tuple[P, float]:
     """One trajectory from `start`: the point that it leads to (or `start` again), and its acceptance probability."""
-    length, chance = rng.uniform(*LENGTHS), rng.random()
+    length, chance = rng.uniform(*trajectories.lengths), rng.random()
     momentum = rng.standard_normal(len(start.x))
-    n_steps = int(np.clip(round(length / step), 1, MAX_STEPS))
+    n_steps = int(np.clip(round(length / step), 1, trajectories.max_steps))
     point, energy = start, 0.5 * momentum @ momentum - start.log_density
     for _ in range(n_steps):
         momentum = momentum + 0.5 * step * (metric.root.T @ point.gradient)
         point = evaluate(point.x + step * (metric.root @ momentum))
         momentum = momentum + 0.5 * step * (metric.root.T @ point.gradient)
         rise = float(0.5 * momentum @ momentum - point.log_density - energy)
-        if not rise < DIVERGED:
+        if not rise < trajectories.diverged:
             return start, 0.0
     acceptance = float(np.exp(min(0.0, -rise)))
     return (point, acceptance) if chance < acceptance else (start, acceptance)
@@ -155,15 +170,6 @@ def slice_along(log_density: Callable[[Array], float], x: Array, direction: Arra
         trial = x + t * direction
         if log_density(trial) > level:
             return trial
-        if np.array_equal(trial, x):  # the interval has shrunk to nothing, as where the density is a spike
+        if np.array_equal(trial, x):  # the interval has shrunk to a point: the density is a spike
             return x
         low, high = (t, high) if t < 0.0 else (low, t)
-
-
-def slice_sweep(
-    log_density: Callable[[Array], float], x: Array, widths: Array, rng: np.random.Generator, times: int
-) -> Array:
-    """Draws along random directions, one after another."""
-    for _ in range(times):
-        x = slice_along(log_density, x, widths * rng.standard_normal(len(x)), rng)
-    return x

@@ -1,8 +1,5 @@
 """Student-t noise: y = f(x) + ε, ε ~ σ·t_ν; by fractional EP (`ep`), or by Laplace's approximation (`laplace_t`).
 
-The likelihood of (θ, σ², ν) has a second mode where ν is large and σ takes in the outliers: the plain GP. The search
-starts from the constant bias fit, which is on the right side of it.
-
 Known variances of readings are added to C's diagonal: the t's error is then about f plus a Gaussian error.
 """
 
@@ -12,42 +9,40 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import shapiro
 
 from biasgp._typing import Array
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.kernels import Kernel, Pullback
-from biasgp.models import constant_bias, laplace_t
-from biasgp.models.ep import EPPolicy, EPResult, Expectation, Natural, weighted_sites
-from biasgp.models.problem import FitResult, Problem
+from biasgp.models.ep import EPPolicy, EPState, ExpectationPropagation
+from biasgp.models.laplace_t import Mode
+from biasgp.models.problem import OUTLIER_SIZE, Problem
 from biasgp.models.strategy import covariance_bounds
-from biasgp.models.t_noise import StudentT, beyond
+from biasgp.models.t_noise import START_NU, Normality, StudentT, StudentTNoiseFit, exceedance, robust_start
 from biasgp.optimize import Report, minimize
 
-NU_START, NU_RANGE = 2.0, (1.0, 1e3)
+
+@dataclass(frozen=True)
+class EvidencePolicy:
+    """How the approximate evidence is evaluated while a search goes on, and where it ends."""
+
+    search_tolerance: float = 3e-3  # of EP: log Z is stationary in the sites, so far more accurate than they are
+    search_sweeps: int = 60  # of EP's double loop
+    hopeless: float = 50.0  # nats below the best seen at which EP need not converge: a line search will turn back
+    final_tolerance: float = 1e-6  # of EP where the search ended
+    failure_penalty: float = 1e3  # nats above the best seen, where the approximation does not exist
+    max_failures: int = 6
+    enough: float = 1e-4  # gain in log Z, in nats, that ends the search: within 1/70 of the parameters' standard errors
+
+
+POLICY = EvidencePolicy()
+NU_RANGE = (1.0, 1e3)
+"""Of the search. Below 1 the t has no mean; from some hundreds on it is Gaussian to all that data can tell."""
 FALLBACK_FRACTION = 0.5
 """EP that does not converge is tried again with this fraction, which is more stable."""
-BY_NU = 0.05
+CURVATURE_BY_NU = 0.05
 """Curvature of −log Z in log ν that a reading adds, roughly, for ν of a few."""
-UNREACHABLE = 1e3
-"""Where the approximation does not exist the objective is this much above the best seen."""
-MAX_FAILURES = 6
-HOPELESS = 50.0
-"""This many nats below the best seen, EP need not converge: a line search will turn back anyway."""
-NEAR_GAUSSIAN, DENIED = 30.0, 1e-4
-"""A t of more degrees of freedom than the first is as good as Gaussian; residuals whose normality has a p-value below
-the second deny it."""
-ENOUGH_TO_TELL = 5000
-"""Among more residuals a departure too small to matter would show."""
-SEARCH_TOLERANCE, FINAL_TOLERANCE = 3e-3, 1e-6
-"""Of EP. log Z is stationary in the sites, so it is far more accurate than they are while a search goes on."""
-SEARCH_SWEEPS = 60
-"""Of the double loop, while a search goes on."""
-ENOUGH = 1e-4
-"""Gain in log Z that is not worth another evaluation: parameters are then within a seventieth of their standard
-errors."""
 
 
 @dataclass(frozen=True)
@@ -89,25 +84,12 @@ class SitePosterior(DensePosterior):
         vars(self).update(kernel=kernel, X=X, alpha=state["alpha"], factor=signed.first, signed=signed)
 
 
-@dataclass(frozen=True)
-class Marginals:
-    """Of the readings: mean and variance of f (and known error), and E (ν + 1)/(ν + (y − f)²/σ²)."""
-
-    mean: Array
-    variance: Array
-    weight: Array
-
-
 @dataclass(frozen=True, kw_only=True)
-class StudentTFit(FitResult):
+class StudentTFit(StudentTNoiseFit):
     """A fitted Student-t model. `inference` is what the result rests on, and `fraction` EP's (1 under Laplace);
-    `trouble` says what went wrong on the way there, and is empty where nothing did. `noise_variance` is that of a
-    reading that is not an outlier.
+    `trouble` says what went wrong on the way there, and is empty where nothing did.
     """
 
-    scale2: float
-    nu: float
-    marginals: Marginals
     log_likelihood: float
     inference: str
     fraction: float
@@ -115,18 +97,21 @@ class StudentTFit(FitResult):
     trouble: str = ""
 
 
-class TooManyFailures(Exception):
+class _TooManyFailuresError(Exception):
     """The approximation keeps failing along a search."""
 
 
-class Evidence:
+class _Evidence:
     """−log Z and its gradient in (θ, log σ², log ν). Subclasses approximate it.
 
     Keeps its last solution between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(self, problem: Problem, mean: Array) -> None:
-        self.problem, self.y, self.mean = problem, problem.y, mean
+    inference = ""
+    fraction = 1.0
+
+    def __init__(self, problem: Problem, mean: Array, policy: EvidencePolicy = POLICY) -> None:
+        self.problem, self.y, self.mean, self.policy = problem, problem.y, mean, policy
         self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
 
     def split(self, x: Array) -> tuple[Kernel, StudentT]:
@@ -143,134 +128,112 @@ class Evidence:
     def __call__(self, x: Array) -> tuple[float, Array]:
         kernel, t = self.split(x)
         C, pullback = self.covariance(kernel)
-        found = self.value_and_slopes(C, t)
+        found = self.solve(C, t)
         if found is None:
             self.failures += 1
-            if self.failures > MAX_FAILURES:
-                raise TooManyFailures
-            return (self.best if np.isfinite(self.best) else 0.0) + UNREACHABLE, np.zeros_like(x)
-        value, W, by_likelihood = found
+            if self.failures > self.policy.max_failures:
+                raise _TooManyFailuresError
+            return (self.best if np.isfinite(self.best) else 0.0) + self.policy.failure_penalty, np.zeros_like(x)
+        value = -found.log_evidence
         if value < self.best:
             self.best, self.best_x = value, x.copy()
-        return value, np.concatenate([pullback(W), by_likelihood])
+        W, by_noise = found.gradient()
+        return value, np.concatenate([pullback(W), by_noise])
 
-    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
-        """−log Z, W to contract with ∂C, and the gradient in (log σ², log ν); None where it does not exist."""
+    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | Mode | None:
+        """The approximation at these parameters, from the last one; None where it does not exist."""
         raise NotImplementedError
 
     def at(self, report: Report) -> StudentTFit | None:
         """The model where a search ended; None where the approximation does not hold there."""
-        raise NotImplementedError
+        kernel, t = self.split(report.x)
+        found = self.solve(self.covariance(kernel)[0], t, final=True)
+        return None if found is None else self._fit_of(found, kernel, t, report)
+
+    def _fit_of(self, found: EPState | Mode, kernel: Kernel, t: StudentT, report: Report) -> StudentTFit:
+        probability, bias = exceedance(self.y - found.mean, np.sqrt(found.variance), OUTLIER_SIZE * t.quartile_std)
+        return StudentTFit(
+            kernel=kernel,
+            noise_variance=t.core_variance,
+            scale2=t.scale2,
+            nu=t.nu,
+            posterior=SitePosterior(kernel, self.problem.X, found.b, found.factor.first, found.factor),
+            weights=found.weights,
+            outlier_probability=probability,
+            bias=bias,
+            hidden_outliers=Normality().contradiction(self.y - found.mean, t.nu),
+            log_likelihood=found.log_evidence,
+            inference=self.inference,
+            fraction=self.fraction,
+            n_sweeps=self.n_sweeps,
+            report=report,
+        )
 
     def broken_down(self) -> StudentTFit | None:
         """What is left of a search that met too many failures."""
         return None
 
 
-class EPEvidence(Evidence):
+class EPEvidence(_Evidence):
     """By fractional EP."""
 
-    def __init__(self, problem: Problem, mean: Array, fraction: float) -> None:
-        super().__init__(problem, mean)
-        self.fraction = fraction
-        self.sites: Natural | None = None
+    inference = "ep"
 
-    def solve(self, C: Array, t: StudentT, tolerance: float = SEARCH_TOLERANCE) -> EPResult | None:
-        """EP from the last sites; where they will not do, from weighted ones about the last mean."""
-        starts = [weighted_sites(self.y, self.mean, t)]
+    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: EvidencePolicy = POLICY) -> None:
+        super().__init__(problem, mean, policy)
+        self.fraction = fraction
+        self.sites: Array | None = None
+
+    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> EPState | None:
+        """EP from the last sites; where these fail, from weighted ones about the last mean."""
+        starts = [t.sites(self.y, self.mean)]
         if self.sites is not None:
             starts.insert(0, self.sites)
-        final = tolerance < SEARCH_TOLERANCE
-        policy = EPPolicy(tolerance) if final else EPPolicy(tolerance, -self.best - HOPELESS, SEARCH_SWEEPS)
-        run = Expectation(C, self.y, t, self.fraction, policy)
-        outcome = run.run(starts)
+        policy = EPPolicy(self.policy.final_tolerance)
+        if not final:
+            hopeless = -self.best - self.policy.hopeless
+            policy = EPPolicy(self.policy.search_tolerance, hopeless, self.policy.search_sweeps)
+        run = ExpectationPropagation(C, self.y, t, self.fraction, policy)
+        state = run.run(starts)
         self.n_sweeps += run.n_sweeps
-        if outcome is not None and outcome.converged:
-            self.sites, self.mean = outcome.state.sites, outcome.state.mean
-        return outcome
-
-    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
-        outcome = self.solve(C, t)
-        if outcome is None or not (outcome.converged or outcome.state.log_evidence < -self.best - HOPELESS):
-            return None
-        state = outcome.state
-        by_likelihood = -np.array([state.tilted.by_log_scale2.sum(), state.tilted.by_log_nu.sum()])
-        return -state.log_evidence, 0.5 * (state.factor.inverse() - np.outer(state.b, state.b)), by_likelihood
-
-    def at(self, report: Report) -> StudentTFit | None:
-        kernel, t = self.split(report.x)
-        outcome = self.solve(self.covariance(kernel)[0], t, FINAL_TOLERANCE)
-        if outcome is None or not outcome.converged:
-            return None
-        state = outcome.state
-        return StudentTFit(
-            kernel=kernel,
-            noise_variance=t.core_variance,
-            scale2=t.scale2,
-            nu=t.nu,
-            posterior=SitePosterior(kernel, self.problem.X, state.b, state.factor.first, state.factor),
-            marginals=Marginals(state.mean, state.variance, state.tilted.weight),
-            log_likelihood=state.log_evidence,
-            inference="ep",
-            fraction=self.fraction,
-            n_sweeps=self.n_sweeps,
-            report=report,
-        )
+        if state is not None and state.mismatch <= policy.tolerance:
+            self.sites, self.mean = state.sites, state.mean
+            return state
+        return state if state is not None and state.log_evidence < policy.hopeless else None
 
 
-class LaplaceEvidence(Evidence):
+class LaplaceEvidence(_Evidence):
     """By Laplace's approximation."""
 
-    def solve(self, C: Array, t: StudentT) -> laplace_t.Mode | None:
-        """The mode, from the last one."""
-        mode = laplace_t.find_mode(C, self.y, t, self.mean)
+    inference = "laplace"
+
+    def solve(self, C: Array, t: StudentT, *, final: bool = False) -> Mode | None:
+        mode = Mode.climb(C, self.y, t, self.mean)
         if mode is None or not mode.converged:
             return None
         self.n_sweeps += mode.n_steps
-        self.mean = mode.f
+        self.mean = mode.mean
         return mode
 
     def broken_down(self) -> StudentTFit | None:
-        """The best so far. Where a mode is about to vanish its curvature is nothing, and Laplace's evidence without
-        bound: a search that is drawn there cannot converge, but is hardly worse for it.
+        """The best so far. Where a mode is about to vanish its curvature tends to 0 and Laplace's evidence to infinity:
+        a search that is drawn there cannot converge, but its best point is hardly worse for it.
         """
-        nowhere = np.zeros(len(self.best_x), dtype=bool)
-        found = self.at(Report(self.best_x, self.best, False, "breakdown", 0, 0, nowhere, nowhere))
+        found = self.at(_no_search(self.best_x, self.best))
         return None if found is None else replace(found, trouble="Laplace's approximation breaks down near its optimum")
-
-    def value_and_slopes(self, C: Array, t: StudentT) -> tuple[float, Array, Array] | None:
-        mode = self.solve(C, t)
-        return None if mode is None else (-laplace_t.evidence(mode), *laplace_t.gradient(mode, self.y, t))
-
-    def at(self, report: Report) -> StudentTFit | None:
-        kernel, t = self.split(report.x)
-        mode = self.solve(self.covariance(kernel)[0], t)
-        return None if mode is None else self._fit_of(mode, kernel, t, report)
 
     def by_weights(self, x: Array) -> StudentTFit:
         """At x, by the curvature of the t's weights, where the t's own has no inverse."""
         kernel, t = self.split(x)
-        mode = laplace_t.reweighted(self.covariance(kernel)[0], self.y, t, self.mean)
-        nowhere = np.zeros(len(x), dtype=bool)
-        report = Report(x, -laplace_t.evidence(mode), False, "breakdown", 0, 0, nowhere, nowhere)
+        mode = Mode.reweighted(self.covariance(kernel)[0], self.y, t, self.mean)
         trouble = "Laplace's approximation does not exist for these readings, and their weights' curvature stands in"
-        return replace(self._fit_of(mode, kernel, t, report), trouble=trouble)
+        return replace(self._fit_of(mode, kernel, t, _no_search(x, -mode.log_evidence)), trouble=trouble)
 
-    def _fit_of(self, mode: laplace_t.Mode, kernel: Kernel, t: StudentT, report: Report) -> StudentTFit:
-        variance = mode.factor.marginal_variances()
-        return StudentTFit(
-            kernel=kernel,
-            noise_variance=t.core_variance,
-            scale2=t.scale2,
-            nu=t.nu,
-            posterior=SitePosterior(kernel, self.problem.X, mode.b, mode.factor.first, mode.factor),
-            marginals=Marginals(mode.f, variance, (t.nu + 1.0) / (t.nu + (self.y - mode.f) ** 2 / t.scale2)),
-            log_likelihood=laplace_t.evidence(mode),
-            inference="laplace",
-            fraction=1.0,
-            n_sweeps=self.n_sweeps,
-            report=report,
-        )
+
+def _no_search(x: Array, value: float) -> Report:
+    """At x, where no search converged."""
+    nowhere = np.zeros(len(x), dtype=bool)
+    return Report(x, value, False, "breakdown", 0, 0, nowhere, nowhere)
 
 
 def fit(
@@ -280,13 +243,11 @@ def fit(
 
     EP that fails is tried with a smaller fraction, and after that Laplace's approximation is returned.
     """
-    cob = constant_bias.fit(problem, max_iter)
-    mean = cob.posterior.mean(problem.X)
-    # Under known variances σ² may be nothing at the start, and from there its gradient is nothing too.
-    scale2 = max(cob.noise_variance, 0.3 * float(np.median(problem.known)))
-    x = np.concatenate([cob.kernel.theta, np.log([scale2, NU_START if nu is None else nu])])
+    start, scale2 = robust_start(problem, max_iter)
+    mean = start.posterior.mean(problem.X)
+    x = np.concatenate([start.kernel.theta, np.log([scale2, START_NU if nu is None else nu])])
     bounds = np.vstack([covariance_bounds(problem), np.log([NU_RANGE if nu is None else (nu, nu)])])
-    curvature = _curvature(cob.report, len(problem))
+    curvature = _curvature(start.report, len(problem))
     fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
     with blas_threads_for(len(problem)):
         for tried in fractions:
@@ -304,15 +265,15 @@ def fit(
 
 
 def _curvature(report: Report, n: int) -> Array | None:
-    """That of the constant bias search in (θ, log σ²), for want of the t's own, and about what it is in log ν."""
+    """A guess of the Hessian: the constant bias search's in (θ, log σ²), and a rough value in log ν."""
     if report.curvature is None:
         return None
-    curvature = np.diag(np.full(len(report.x), BY_NU * n))
+    curvature = np.diag(np.full(len(report.x), CURVATURE_BY_NU * n))
     curvature[:-1, :-1] = report.curvature[:-1, :-1]
     return curvature
 
 
-def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int, curvature: Array | None) -> StudentTFit | None:
+def _search(evidence: _Evidence, x: Array, bounds: Array, max_iter: int, curvature: Array | None) -> StudentTFit | None:
     """Minimise from x, and the model there.
 
     Without a curvature the first step has the gradient's length, which may be far too long. In units in which the
@@ -326,30 +287,9 @@ def _search(evidence: Evidence, x: Array, bounds: Array, max_iter: int, curvatur
         return value, gradient / unit
 
     try:
-        report = minimize(scaled, x * unit, bounds * unit, max_iter, curvature, ENOUGH)
-    except TooManyFailures:
+        report = minimize(scaled, x * unit, bounds * unit, max_iter, curvature, evidence.policy.enough)
+    except _TooManyFailuresError:
         return evidence.broken_down()
-    # A search that is stuck before its time is at the edge of where the approximation is of use.
+    # A search that stops early without converging is at the edge of where the approximation exists.
     broken = evidence.broken_down() if not report.converged and report.n_iter < max_iter else None
     return broken or evidence.at(replace(report, x=report.x / unit))
-
-
-def judge(y: Array, found: StudentTFit, size: float) -> tuple[Array, Array]:
-    """For each reading P(|y − f| > size·`quartile_std`), and E of y − f where that is so and 0 where it is not."""
-    limit = size * StudentT(found.scale2, found.nu).quartile_std
-    return beyond(y - found.marginals.mean, np.sqrt(found.marginals.variance), limit)
-
-
-def hidden_outliers(residuals: Array, nu: float) -> str:
-    """What speaks against noise that was found to be Gaussian; empty where nothing does, or where it was not.
-
-    The t is symmetric with one mode. Outliers that are many and on one side fit it worse than one wide Gaussian does.
-    """
-    if nu < NEAR_GAUSSIAN or np.ptp(residuals) <= 0.0:
-        return ""
-    # In units of their range: the test takes very small numbers for equal ones, and warns.
-    some = (residuals / np.ptp(residuals))[:: -(-len(residuals) // ENOUGH_TO_TELL)]
-    p = float(shapiro(some).pvalue)
-    if p >= DENIED:
-        return ""
-    return f"The noise was found to be Gaussian (ν = {nu:.3g}), but the residuals are not (Shapiro–Wilk p = {p:.1g})"

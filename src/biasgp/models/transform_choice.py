@@ -27,7 +27,7 @@ density, for all of them."""
 
 
 def choose_transform(response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None) -> Transform:
-    """The transform asked for, fitted to y; "auto" takes the one under which the others predict a reading best, and
+    """The chosen transform, fitted to y; "auto" takes the one under which the others predict a reading best, and
     none where there are too few readings to tell.
 
     The judge is the sparse bias model, whose density of a reading admits outliers: a skewed noise and a share of
