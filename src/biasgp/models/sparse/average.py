@@ -51,14 +51,9 @@ class LabelAverage:
         probability, doubt = _probability_of_bias(weights), _log_odds(weights)
         # At least one: the least certain.
         rows = np.flatnonzero(doubt <= max(self.settled_from, float(doubt.min())))
-        average = _Average(support, rows, self.sweeps)
-        probability[rows] = self._sample(average, rng)
-        return average.moments(probability)
-
-    def _sample(self, average: _Average, rng: np.random.Generator) -> Array:
-        """Fill the average; returns the probability that each reading of the part has a bias."""
+        average, probability[rows] = _Average(support, rows, self.sweeps), 0.0
         part = average.part
-        weights, probability = part.log_weights(), np.zeros(len(part.y))
+        weights = part.log_weights()
         for sweep in range(self.burn_in + self.sweeps):
             doubt = _log_odds(weights)
             doubtful = np.flatnonzero(doubt < self.sampled_up_to)
@@ -67,8 +62,8 @@ class LabelAverage:
             weights = part.log_weights() if moved else weights
             if sweep >= self.burn_in:
                 average.add()
-                probability += _probability_of_bias(weights)
-        return probability / self.sweeps
+                probability[rows] += _probability_of_bias(weights) / self.sweeps
+        return average.moments(probability)
 
     def _sweep(self, part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
         """Draw the label of one reading after another given all the others; returns how many changed.
@@ -166,13 +161,8 @@ class _Average:
         mixed = U @ (self.crosses / n) @ E.T
         precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
         precision -= mixed + mixed.T + spread.T @ spread / n
-        return Moments(
-            alpha=alpha,
-            precision=precision,
-            probability=probability,
-            bias=self.biases.mean(axis=0),
-            bias_variance=self.variances.mean(axis=0) + self.biases.var(axis=0),
-        )
+        bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
+        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance)
 
 
 def _log_odds(weights: Array) -> Array:
