@@ -73,10 +73,10 @@ class Fleet:
 
     def model(self, group: str) -> BaseGP:
         """The fitted estimator of a group."""
-        found = self.results.loc[self.results["group"] == str(group)]
-        if found.empty:
+        results = self.results.set_index("group")
+        if str(group) not in results.index:
             raise KeyError(f"There is no group {group!r} in this fleet.")
-        row = found.iloc[0]
+        row = results.loc[str(group)]
         if row["status"] != "ok":
             raise ValueError(f"Group {group!r} has no model: {row['status']}, {row['message']}")
         return load_model(self.folder / row["file"])
@@ -87,10 +87,8 @@ class Fleet:
         fitted = set(self.results.loc[self.results["status"] == "ok", "group"])
         for group in split(table[self.by]):
             if group.name in fitted:
-                rows = table.iloc[group.rows]
-                found.iloc[group.rows] = np.column_stack(
-                    self.model(group.name).predict(rows[self.features], return_std=True)
-                )
+                X = table.iloc[group.rows][self.features]
+                found.iloc[group.rows] = np.column_stack(self.model(group.name).predict(X, return_std=True))
         return found
 
 
@@ -140,7 +138,6 @@ def fit_groups(
     groups = split(usable[by])
     if not groups:
         raise ValueError(f"No row has {by!r}, {target!r} and all of the features.")
-    temporary = execution.folder is None
     folder = Path(tempfile.mkdtemp(prefix="biasgp-fleet-") if execution.folder is None else execution.folder)
     folder.mkdir(parents=True, exist_ok=True)
     model = SparseBiasGP() if estimator is None else estimator
@@ -160,7 +157,7 @@ def fit_groups(
     # A group that was given up can have been ended in the middle of writing.
     sweep(folder)
     fleet = Fleet(by, features, results, folder)
-    if temporary:
+    if execution.folder is None:
         weakref.finalize(fleet, shutil.rmtree, folder, ignore_errors=True)
     return fleet
 

@@ -1,8 +1,8 @@
 """Files that are whole or not there, in places that one run at a time writes to.
 
 What is written goes into a stage beside its target, `.NAME.partial`, and is moved there when it is whole. The stage is
-locked for as long as its process lives, however that ends; so a stage that nobody has locked is left over from a run
-that was killed, and the next run into the same target removes it.
+locked for as long as its process lives, however that ends; so a stage without a lock is left over from a run that was
+killed, and the next run into the same target removes it.
 
 Where there are no locks (Windows, some network drives) two runs into one place are the user's to avoid.
 """
@@ -25,8 +25,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PARTIAL, HOLDER, FILES = ".partial", "holder", "files"
-BETWEEN_LOOKS = 0.2
-"""Seconds between two looks at a lock that another process has."""
+RETRY_INTERVAL = 0.2
+"""Seconds between two attempts to take a lock that another process has."""
 ORPHANS_END = 600.0
 """Seconds to wait for what a run that was killed has left: worker processes end at once, fits on a cluster later."""
 LONGEST_NAME = 200
@@ -50,7 +50,7 @@ def lock(path: Path, place: Path, patience: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def stage(target: Path, patience: float = 0.0) -> Iterator[Path]:
-    """An empty folder on the disk of `target` that nobody else has, and that is gone afterwards."""
+    """An empty folder on the disk of `target`, for this process alone, that is gone afterwards."""
     around = _stage_of(target)
     handle = _acquire(around / HOLDER, target, patience)
     files = around / FILES
@@ -88,29 +88,27 @@ def _stage_of(target: Path) -> Path:
 def _acquire(path: Path, place: Path, patience: float) -> int:
     until = time.monotonic() + patience
     while True:
-        handle = _open(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # The run that had the stage removed it in between.
+            continue
         if not _locked(handle):
             os.close(handle)
             if time.monotonic() >= until:
                 raise InUseError(f"Another run is writing to {str(place)!r}: {_holder(path)}. Wait for it, or stop it.")
-            time.sleep(BETWEEN_LOOKS)
+            time.sleep(RETRY_INTERVAL)
         elif _is_at(handle, path):
+            since = datetime.now().astimezone().isoformat(" ", "seconds")
             try:
-                _sign(handle)
+                os.ftruncate(handle, 0)
+                os.write(handle, f"process {os.getpid()} on {socket.gethostname()}, since {since}".encode())
             except OSError:  # a full disk
                 _release(handle, path)
                 raise
             return handle
-        else:  # Its last holder removed it after we had opened it: a lock that nobody else sees.
+        else:  # Its last holder removed it after we had opened it: a lock that no other process sees.
             os.close(handle)
-
-
-def _open(path: Path) -> int:
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A stage may go between these two lines, with the run that had it.
-        with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
 
 def _locked(handle: int) -> bool:
@@ -134,12 +132,6 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
-def _sign(handle: int) -> None:
-    since = datetime.now().astimezone().isoformat(" ", "seconds")
-    os.ftruncate(handle, 0)
-    os.write(handle, f"process {os.getpid()} on {socket.gethostname()}, since {since}".encode())
-
-
 def _holder(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")[:LONGEST_NAME]
@@ -153,7 +145,7 @@ def _release(handle: int, path: Path) -> None:
         os.close(handle)
         path.unlink(missing_ok=True)
         return
-    # While it is locked: afterwards it may be another's.
+    # While it is locked: afterwards it may be that of another process.
     with suppress(OSError):
         path.unlink()
     os.close(handle)

@@ -1,4 +1,4 @@
-"""Who watches a fit: when it has to end, where it stands, and how much is left of it."""
+"""Time limits and progress of a fit: when it has to end, what it is doing, and how much is left of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 MEMORY = 0.9
-"""Weight of what was measured before, against the latest: early work is on few readings, where all else costs more."""
+"""Weight of earlier measurements against the latest: early work is on few readings, where overheads dominate."""
 
 
 class Ledger:
     """Work done and work ahead, by kind. What is left is the latter times the seconds that each unit took so far.
 
-    Time is counted as that of the work which is reported next, if anybody foresaw work of that kind. Some kinds come in
-    sizes, whose units differ in cost (predictions from more or fewer neighbours): `settle` says which size is ahead.
+    Time counts towards the work that is reported next, if work of that kind is expected. Some kinds come in sizes whose
+    units differ in cost (predictions from more or fewer neighbours): `settle` says which size is ahead.
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class Ledger:
         self.stage = ""
 
     def expect(self, kind: str, units: float) -> None:
-        """From now on so much work of a kind; 0 for none, which is then not measured any more."""
+        """This much work of a kind is ahead from now on; with 0, it is not measured any more."""
         self.mark()
-        self._ahead[kind] = units
-        if units <= 0.0:
-            del self._ahead[kind]
+        self._ahead.pop(kind, None)
+        if units > 0.0:
+            self._ahead[kind] = units
 
     def expects(self, kind: str) -> bool:
-        """Whether work of a kind is foreseen."""
+        """Whether work of a kind is expected."""
         return kind in self._ahead
 
     def settle(self, kind: str, size: int) -> None:
@@ -48,11 +48,11 @@ class Ledger:
         self._size[kind] = size
 
     def mark(self) -> None:
-        """Time before this counts for nothing."""
+        """Time before this is not counted."""
         self._last = self._clock()
 
     def did(self, kind: str, units: float, size: int) -> None:
-        """So much of it was done since the last report or mark."""
+        """This much of it was done since the last report or mark."""
         if kind not in self._ahead:
             return
         key, before = (kind, size), self._last
@@ -79,7 +79,7 @@ class Ledger:
 
 @dataclass
 class Watch:
-    """Ends searches when a time (of time.monotonic) has come, and hears where they stand."""
+    """Ends searches at a deadline (of time.monotonic), and is told of their progress."""
 
     deadline: float = math.inf
     listener: Callable[[str], None] | None = None
@@ -92,10 +92,9 @@ _watch: ContextVar[Watch | None] = ContextVar("biasgp_watch", default=None)
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[Watch]:
-    """Searches inside are under this watch, however deep they are. A ledger outside of it goes on being kept."""
+    """Searches inside are under this watch, however deep they are. The ledger of a watch around it is kept up."""
     outside = _watch.get()
-    if watch.ledger is None and outside is not None:
-        watch.ledger = outside.ledger
+    watch.ledger = watch.ledger or (outside.ledger if outside else None)
     token = _watch.set(watch)
     try:
         yield watch
@@ -104,62 +103,53 @@ def watched(watch: Watch) -> Iterator[Watch]:
 
 
 def out_of_time() -> bool:
-    """Whether the watch, if there is one, says that it is time to end with the best so far."""
+    """Whether a search has to end with the best so far."""
     watch = _watch.get()
-    if watch is not None and time.monotonic() > watch.deadline:
-        watch.expired = True
-    return watch is not None and watch.expired
+    if watch is None:
+        return False
+    watch.expired |= time.monotonic() > watch.deadline
+    return watch.expired
 
 
 def tell(text: str) -> None:
-    """Say where a search stands to who watches, if anybody does."""
+    """Report the progress of a search, if it is watched."""
     watch = _watch.get()
-    if watch is not None and watch.listener is not None:
+    if watch and watch.listener:
         watch.listener(text)
 
 
 def stage(text: str) -> None:
-    """Say which part of a fit begins, in words for a user."""
+    """Report which part of a fit begins, in words for a user."""
     tell(text)
-    ledger = _ledger()
-    if ledger is not None:
-        ledger.stage = text
+    _ledger().stage = text
 
 
 def did(kind: str, units: float, size: int = 0) -> None:
     """`Ledger.did`, if one is kept."""
-    ledger = _ledger()
-    if ledger is not None:
-        ledger.did(kind, units, size)
+    _ledger().did(kind, units, size)
 
 
 def expect(kind: str, units: float) -> None:
     """`Ledger.expect`, if one is kept."""
-    ledger = _ledger()
-    if ledger is not None:
-        ledger.expect(kind, units)
+    _ledger().expect(kind, units)
 
 
 def expects(kind: str) -> bool:
     """`Ledger.expects`, if one is kept."""
-    ledger = _ledger()
-    return ledger is not None and ledger.expects(kind)
+    return _ledger().expects(kind)
 
 
 def settle(kind: str, size: int) -> None:
     """`Ledger.settle`, if one is kept."""
-    ledger = _ledger()
-    if ledger is not None:
-        ledger.settle(kind, size)
+    _ledger().settle(kind, size)
 
 
 def mark() -> None:
     """`Ledger.mark`, if one is kept."""
-    ledger = _ledger()
-    if ledger is not None:
-        ledger.mark()
+    _ledger().mark()
 
 
-def _ledger() -> Ledger | None:
+def _ledger() -> Ledger:
+    """The ledger of the current watch, or one that is thrown away."""
     watch = _watch.get()
-    return None if watch is None else watch.ledger
+    return watch.ledger if watch and watch.ledger else Ledger()

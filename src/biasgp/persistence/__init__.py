@@ -17,15 +17,7 @@ from typing import Any
 
 import biasgp
 from biasgp.estimators.base import BaseGP
-from biasgp.persistence.archive import (
-    NOTE,
-    SCHEMA,
-    ModelFileError,
-    check_array,
-    check_entries,
-    check_schema,
-    read_json,
-)
+from biasgp.persistence.archive import NOTE, SCHEMA, ModelFileError, check_arrays, check_entries, check_schema
 from biasgp.persistence.moved import with_moved_names
 from biasgp.persistence.trial import try_model
 
@@ -37,6 +29,8 @@ SEAL = b"biasgp-sha256:"
 DIGEST = 64
 MAX_DETAIL = 200
 """Characters of an error from elsewhere that are shown."""
+MAX_VERSION = 20
+"""Characters of the writer's version that are shown."""
 
 
 @dataclass(frozen=True)
@@ -68,32 +62,24 @@ def load_model(path: str | Path, *, trusted: Iterable[str] = ()) -> BaseGP:
 
 def read_model(path: str | Path, *, trusted: Iterable[str] = ()) -> SavedModel:
     """The estimator and its notes. Whatever is wrong with the file is a ModelFileError of one line."""
-    name = Path(path).name
-    data = _bytes_of(Path(path))
     try:
-        return _read(data, frozenset(trusted))
-    except ModelFileError as error:
-        raise ModelFileError(_one_line(f"{name} {error}")) from None
-    except zipfile.BadZipFile:
-        cut = data.startswith(b"PK\x03\x04")
-        reason = "is cut short or damaged: copy it again" if cut else "is not a model file of biasgp"
-        raise ModelFileError(_one_line(f"{name} {reason}.")) from None
-    except Exception as error:  # the standard library, NumPy and skops raise whatever a malformed file leads to
-        detail = f"{type(error).__name__}: {str(error)[:MAX_DETAIL]}"
-        raise ModelFileError(_one_line(f"{name} cannot be loaded ({detail}). Copy it again, or fit again.")) from error
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
+        data = Path(path).read_bytes()
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {str(path)!r}. `biasgp fit` writes one, model.skops.") from None
     except (OSError, ValueError) as error:  # a null character in the path is the latter
         raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    cause = None
+    try:
+        return _read(data, frozenset(trusted))
+    except ModelFileError as error:
+        reason = str(error)
+    except zipfile.BadZipFile:
+        cut = data.startswith(b"PK\x03\x04")
+        reason = "is cut short or damaged: copy it again." if cut else "is not a model file of biasgp."
+    except Exception as error:  # the standard library, NumPy and skops raise whatever a malformed file leads to
+        detail = f"{type(error).__name__}: {str(error)[:MAX_DETAIL]}"
+        reason, cause = f"cannot be loaded ({detail}). Copy it again, or fit again.", error
+    raise ModelFileError(" ".join(f"{Path(path).name} {reason}".split())) from cause
 
 
 def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
@@ -101,17 +87,13 @@ def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_entries(archive, len(data))
-        note = _checked_note(read_json(archive, NOTE))
+        note = _checked_note(json.loads(archive.read(NOTE)))
         if hashlib.sha256(data[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
             raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
-        names = archive.namelist()
-        for name in names:
-            if name.endswith(".npy"):
-                check_array(archive.read(name))
-        if note["format"] == 1:
-            data = with_moved_names(data)
+        check_arrays(archive)
+    data = with_moved_names(data)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        types = check_schema(read_json(archive, SCHEMA), names, trusted)
+        types = check_schema(json.loads(archive.read(SCHEMA)), archive.namelist(), trusted)
     estimator = skops.io.loads(data, trusted=types)
     if not isinstance(estimator, BaseGP):
         raise ModelFileError(f"holds a {type(estimator).__name__}, not a model of biasgp.")
@@ -126,7 +108,7 @@ def _checked_note(note: Any) -> dict[str, Any]:
         raise ModelFileError("is damaged (its notes make no sense): copy it again.")
     if written > FORMAT:
         raise ModelFileError(
-            f"was written by biasgp {str(note.get('biasgp', '?'))[:20]}, which is newer than this "
+            f"was written by biasgp {str(note.get('biasgp', '?'))[:MAX_VERSION]}, which is newer than this "
             f"{biasgp.__version__}. Update biasgp, or fit again."
         )
     return dict(note)

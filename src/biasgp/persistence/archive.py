@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import math
 import re
 import zipfile
@@ -21,7 +20,11 @@ ENTRY = re.compile(r"schema\.json|biasgp\.json|[0-9]{1,20}\.npy")
 ENCRYPTED = 0x1
 """Bit of a zip entry's flags."""
 MAX_DEPTH = 200
-"""Of the schema. Those of models have about 20 levels, and two more for each kernel inside another."""
+"""Levels of the schema. Those of models have about 20, and two more for each kernel inside another."""
+MAX_NAME = 40
+"""Characters shown of an entry's name."""
+MAX_TYPES = 5
+"""Foreign types that are named."""
 OUR_ROOMS = ("estimators", "models", "covariance", "kernels", "response", "optimize")
 PLAIN = {
     "JsonNode": {"builtins.str"},
@@ -52,23 +55,27 @@ def check_entries(archive: zipfile.ZipFile, size: int) -> None:
         raise ModelFileError("was not written by biasgp (it is encrypted).")
     odd = [name for name in names if not ENTRY.fullmatch(name)]
     if odd:
-        raise ModelFileError(f"holds an entry {odd[0][:40]!r}, which biasgp does not write.")
+        raise ModelFileError(f"holds an entry {odd[0][:MAX_NAME]!r}, which biasgp does not write.")
     if len(set(names)) < len(names):
         raise ModelFileError("holds an entry twice: it was changed since it was written.")
     if sum(entry.file_size for entry in entries) > size:
         raise ModelFileError("is cut short or damaged: copy it again.")
 
 
-def check_array(data: bytes) -> None:
-    """An array of numbers in NumPy's format, as long as its header says."""
-    stream = io.BytesIO(data)
-    version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read_header(stream)
-    if dtype.kind not in "biuf" or not dtype.isnative:
-        raise ModelFileError(f"holds an array of type {dtype}, which no model has.")
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-        raise ModelFileError("holds an array that is not as long as it says.")
+def check_arrays(archive: zipfile.ZipFile) -> None:
+    """Arrays of numbers in NumPy's format, as long as their headers say."""
+    for name in archive.namelist():
+        if not name.endswith(".npy"):
+            continue
+        data = archive.read(name)
+        stream = io.BytesIO(data)
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+        if dtype.kind not in "biuf" or not dtype.isnative:
+            raise ModelFileError(f"holds an array of type {dtype}, which no model has.")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+            raise ModelFileError("holds an array that is not as long as it says.")
 
 
 def check_schema(schema: Any, names: Collection[str], trusted: Iterable[str]) -> list[str]:
@@ -77,7 +84,7 @@ def check_schema(schema: Any, names: Collection[str], trusted: Iterable[str]) ->
     walk.visit(schema, 0)
     if walk.foreign:
         raise ModelFileError(
-            f"holds types that are not biasgp's ({', '.join(sorted(walk.foreign)[:5])}), so it was not loaded. "
+            f"holds types that are not biasgp's ({', '.join(sorted(walk.foreign)[:MAX_TYPES])}), so it was not loaded. "
             "Use only files from people you trust."
         )
     return sorted(walk.types)
@@ -102,9 +109,6 @@ class _Walk:
             return 0
         if "__loader__" not in state and "__id__" not in state:
             return sum(self.visit(part, depth + 1) for part in state.values())
-        return self._visit_node(state, depth)
-
-    def _visit_node(self, state: dict[str, Any], depth: int) -> int:
         self._check_type(state["__loader__"], f"{state['__module__']}.{state['__class__']}")
         identity = state["__id__"]
         if not isinstance(identity, int):
@@ -122,32 +126,22 @@ class _Walk:
 
     def _check_type(self, loader: str, kind: str) -> None:
         if kind in PLAIN.get(loader, ()):
-            if kind == "builtins.frozenset":
-                self.types.add(kind)
-            return
-        if kind in self.trusted or (loader == "ObjectNode" and _is_ours(kind)):
-            self.types.add(kind)
-        else:
+            if kind != "builtins.frozenset":  # skops wants to be told that it is trusted
+                return
+        elif kind not in self.trusted and not (loader == "ObjectNode" and _is_ours(kind)):
             self.foreign.add(kind)
+            return
+        self.types.add(kind)
 
 
 def _is_ours(kind: str) -> bool:
     """Whether a dotted name is a class that this package defines where models are made. Imports nothing else."""
     module, _, name = kind.rpartition(".")
-    if not _in_our_rooms(module):
+    package, _, rest = module.partition(".")
+    if package != "biasgp" or rest.partition(".")[0] not in OUR_ROOMS:
         return False
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError:
         return False
     return isinstance(found, type) and found.__module__ == module
-
-
-def _in_our_rooms(module: str) -> bool:
-    parts = module.split(".")
-    return len(parts) > 1 and parts[0] == "biasgp" and parts[1] in OUR_ROOMS
-
-
-def read_json(archive: zipfile.ZipFile, name: str) -> Any:
-    """An entry that is JSON."""
-    return json.loads(archive.read(name))

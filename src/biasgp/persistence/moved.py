@@ -31,11 +31,12 @@ def with_moved_names(data: bytes) -> bytes:
     """The same file with the names that its classes have now."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
-        for entry in old.infolist():
-            content = old.read(entry)
-            if entry.filename == SCHEMA:
-                content = json.dumps(_renamed(json.loads(content))).encode()
-            new.writestr(entry.filename, content)
+        schema = json.loads(old.read(SCHEMA))
+        renamed = _renamed(schema)
+        if renamed == schema:
+            return data
+        for name in old.namelist():
+            new.writestr(name, json.dumps(renamed) if name == SCHEMA else old.read(name))
     return out.getvalue()
 
 

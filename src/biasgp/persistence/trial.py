@@ -1,4 +1,4 @@
-"""A model that was loaded has to show that it can predict, before anybody relies on it."""
+"""A model that was loaded has to show that it can predict, before it is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.posterior import AveragedPosterior, DensePosterior
-from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
 from biasgp.models.draws import DrawsPosterior
@@ -28,28 +27,28 @@ def try_model(estimator: BaseGP) -> None:
     posterior: Any = estimator._posterior
     if not isinstance(posterior, POSTERIORS) or not _numbers_are_sound(posterior) or not _shapes_fit(posterior):
         raise ModelFileError(MISMATCH)
-    names = getattr(estimator, "feature_names_in_", None)
     width = posterior.X.shape[1]
-    if estimator.n_features_in_ != width or not (names is None or _are_names(names, width)):
+    names = getattr(estimator, "feature_names_in_", None)
+    named = names is None or (np.shape(names) == (width,) and all(isinstance(name, str) for name in names))
+    if estimator.n_features_in_ != width or not named:
         raise ModelFileError(MISMATCH)
+    X: Any = posterior.X[[0, -1]]
     with np.errstate(over="raise", divide="raise", invalid="raise"):  # no fit has such readings
-        posterior.mean(posterior.X[[0, -1]])
+        mean = posterior.mean(X)
     with np.errstate(all="ignore"):
-        results = _predictions(estimator, posterior, names)
+        if isinstance(posterior, DrawsPosterior):  # a variance would take a factorisation per draw
+            results = [mean, *estimator._scaling.moments(mean, np.full(2, estimator._scaled_noise_variance))]
+        else:
+            results = _predictions(estimator, X, names)
     if not all(np.shape(values) == (2,) and np.isfinite(values).all() for values in results):
         raise ModelFileError("is damaged or forged: its predictions are not numbers. Fit again.")
 
 
-def _predictions(estimator: BaseGP, posterior: Any, names: Array | None) -> list[Array]:
-    """At the first and the last reading."""
-    X: Any = posterior.X[[0, -1]]
+def _predictions(estimator: BaseGP, X: Any, names: Array | None) -> list[Array]:
     if names is not None:
         import pandas as pd
 
         X = pd.DataFrame(X, columns=list(names))
-    if isinstance(posterior, DrawsPosterior):  # a variance would take a factorisation per draw
-        mean = posterior.mean(posterior.X[[0, -1]])
-        return [mean, *estimator._scaling.moments(mean, np.full(2, estimator._scaled_noise_variance))]
     mean, std = estimator.predict(X, return_std=True, include_noise=True)
     results = [mean, std, estimator.predict_quantiles(X, [0.5])[:, 0], estimator.log_predictive_density(X, mean)]
     if hasattr(estimator, "outlier_probability"):
@@ -58,7 +57,7 @@ def _predictions(estimator: BaseGP, posterior: Any, names: Array | None) -> list
 
 
 def _numbers_are_sound(part: Any) -> bool:
-    """Whether the arrays of a posterior, and of what it is made of, are doubles that can be reckoned with."""
+    """Whether the arrays of a posterior, and of what it is made of, are finite doubles that can be squared."""
     for each in fields(part):
         value = getattr(part, each.name)
         if is_dataclass(value) and not _numbers_are_sound(value):
@@ -89,14 +88,12 @@ def _shapes_fit(posterior: Any) -> bool:
         each = [posterior.alpha]
         averaged = isinstance(posterior, AveragedPosterior)
         fine = posterior.precision.shape == (n, n) if averaged else _is_factor(posterior.factor.lower, n)
-        fine = fine and (not isinstance(posterior, SitePosterior) or _sites_fit(posterior.signed, n))
+        if isinstance(posterior, SitePosterior):
+            signed, sites = posterior.signed, len(posterior.signed.minus)
+            second = np.empty((0, 0)) if signed.second is None else signed.second.lower
+            fine = fine and signed.precision.shape == (n,) and signed.G.shape == (n, sites)
+            fine = fine and _is_factor(second, sites)
     return fine and all(_is_array(values, 1) and len(values) == n for values in each)
-
-
-def _sites_fit(signed: SignedFactor, n: int) -> bool:
-    sites = len(signed.minus)
-    second = np.empty((0, 0)) if signed.second is None else signed.second.lower
-    return signed.precision.shape == (n,) and signed.G.shape == (n, sites) and _is_factor(second, sites)
 
 
 def _is_factor(lower: Array, n: int) -> bool:
@@ -105,7 +102,3 @@ def _is_factor(lower: Array, n: int) -> bool:
 
 def _is_array(value: Any, dimensions: int) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == dimensions
-
-
-def _are_names(names: Any, width: int) -> bool:
-    return np.shape(names) == (width,) and all(isinstance(name, str) for name in names)

@@ -23,8 +23,8 @@ from biasgp.runner.task import FAILED, Function, Outcome, Task
 
 LARGEST_PORT = 65535
 TROUBLE = (OSError, UnicodeError, TypeError, RuntimeError, ImportError, MemoryError)
-"""What Dask raises for a host that is none, a protocol without its library or keys, or a stranger's bytes, the first of
-which it takes for a length."""
+"""What Dask raises for an impossible host, a protocol without its library or keys, or an answer by another program,
+whose first bytes it takes for a length."""
 
 
 def reach(scheduler: str) -> None:
@@ -41,7 +41,7 @@ def reach(scheduler: str) -> None:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(lambda: asyncio.run(_greet(scheduler, patience))).result()
     except TROUBLE as error:
-        reason = str(error) or "what is there does not speak as one"
+        reason = str(error) or "another program answers there"
         raise ConnectionError(
             f"No Dask scheduler answers at {scheduler!r} ({reason}). Check the address, and that it runs; it is waited "
             f"for {patience:g} s."
@@ -74,7 +74,11 @@ def carry_on_dask(
     """
     call = partial(perform_in_worker, function=function, timeout=timeout, expendable=False)
     run = uuid4().hex
-    with _client(scheduler) as client:
+    try:
+        connection = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
+    except OSError as error:
+        raise ConnectionError(f"What answers at {scheduler!r} is not a Dask scheduler ({error}).") from None
+    with connection as client:
         futures = {client.submit(call, task, key=f"biasgp-{run}-{task.key}", pure=False): task for task in tasks}
         try:
             finished = as_completed(  # type: ignore[no-untyped-call,unused-ignore]
@@ -86,13 +90,6 @@ def carry_on_dask(
         finally:
             if futures:
                 client.cancel(list(futures))
-
-
-def _client(scheduler: str) -> Client:
-    try:
-        return Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
-    except OSError as error:
-        raise ConnectionError(f"What answers at {scheduler!r} is not a Dask scheduler ({error}).") from None
 
 
 def _outcome(status: str, result: object, task: Task) -> Outcome:

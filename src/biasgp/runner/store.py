@@ -31,16 +31,17 @@ class Store:
     def __enter__(self) -> Self:
         with ExitStack() as held:
             held.enter_context(lock(self.path.with_name(f".{self.path.name}.lock"), self.path.parent))
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-            held.callback(self._close)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            held.callback(os.close, file)
             self.outcomes, whole = _read(self.path)
             if whole < self.path.stat().st_size:
-                os.ftruncate(self._file, whole)
+                os.ftruncate(file, whole)
             _sync_folder(self.path.parent)
-            self._held = held.pop_all()
+            self._file, self._held = file, held.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._file = None
         self._held.close()
 
     def add(self, outcome: Outcome) -> None:
@@ -54,11 +55,6 @@ class Store:
             raise StoreError(f"{self.path} could not be written to the end; is the disk full?")
         os.fsync(self._file)
         self.outcomes[outcome.key] = outcome
-
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 def _read(path: Path) -> tuple[dict[str, Outcome], int]:

@@ -11,15 +11,5 @@ from biasgp.study.results import ConfigurationError, Results, load
 from biasgp.study.sensor import SensorDesign, sensor
 from biasgp.study.simulated import SimulatedDesign, simulated
 
-__all__ = [
-    "ConfigurationError",
-    "Execution",
-    "Results",
-    "SensorDesign",
-    "Setting",
-    "SimulatedDesign",
-    "load",
-    "register",
-    "sensor",
-    "simulated",
-]
+__all__ = ["ConfigurationError", "Execution", "Results", "SensorDesign", "Setting", "SimulatedDesign"]
+__all__ += ["load", "register", "sensor", "simulated"]

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import MinMaxScaler
 
 from biasgp._typing import Array
 from biasgp.study.methods import MakeEstimator, Setting, register
@@ -68,10 +69,9 @@ class _RelevancePursuitGP:
         from gpytorch.kernels import RBFKernel, ScaleKernel  # type: ignore[import-not-found,unused-ignore]
         from gpytorch.mlls import ExactMarginalLogLikelihood  # type: ignore[import-not-found,unused-ignore]
 
-        self.low_, self.width_ = X.min(axis=0), np.ptp(X, axis=0)
-        inputs = torch.as_tensor(self._scaled(X))
+        self.scaler_ = MinMaxScaler().fit(X)
         self.model_ = RobustRelevancePursuitSingleTaskGP(
-            inputs,
+            torch.as_tensor(self.scaler_.transform(X)),
             torch.as_tensor(np.asarray(y, dtype=float))[:, None],
             covar_module=ScaleKernel(RBFKernel(ard_num_dims=self.n_scales)),
         )
@@ -80,15 +80,12 @@ class _RelevancePursuitGP:
         self.outlier_mask_[list(self.model_.likelihood.noise_covar.support)] = True
         return self
 
-    def _scaled(self, X: Array) -> Array:
-        return np.asarray((X - self.low_) / np.where(self.width_ > 0, self.width_, 1.0))
-
     def predict(self, X: Array, return_std: bool = False) -> tuple[Array, Array]:
         """Mean and standard deviation of the next reading."""
         import torch
 
         with torch.no_grad():
-            posterior = self.model_.posterior(torch.as_tensor(self._scaled(X)), observation_noise=True)
+            posterior = self.model_.posterior(torch.as_tensor(self.scaler_.transform(X)), observation_noise=True)
             return posterior.mean.numpy().ravel(), posterior.variance.sqrt().numpy().ravel()
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -105,11 +106,10 @@ def _read_study(path: Path) -> dict[str, Any]:
     parts = {"kind": str, "biasgp": str, "configuration": dict, "versions": dict, "machine": dict}
     wrong = [name for name, kind in parts.items() if not isinstance(study.get(name), kind)]
     if wrong or study["kind"] not in COLUMNS:
-        raise DamagedStudyError(f"{path} is not that of a study: its {wrong[0] if wrong else 'kind'} is none.")
+        raise DamagedStudyError(f"{path} is not that of a study: its {wrong[0] if wrong else 'kind'} makes no sense.")
     methods = study["configuration"].get("methods")
-    if not (
-        isinstance(methods, list) and all(isinstance(name, str) for name in methods) and "cores" in study["machine"]
-    ):
+    named = isinstance(methods, list) and all(isinstance(name, str) for name in methods)
+    if not named or "cores" not in study["machine"]:
         raise DamagedStudyError(f"{path} is not that of a study: it names no methods, or no machine.")
     return study
 
@@ -138,11 +138,15 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
             raise ConfigurationError(f"{folder} holds another study: {'; '.join(differences)}. {advice}")
         if there == here:
             return
+    versions: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(PACKAGES)}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     description = {
         "kind": kind,
         "biasgp": __version__,
         "configuration": dict(configuration),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": versions,
         "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
     }
     write_atomically(path, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
@@ -156,13 +160,6 @@ def _grows(name: str, there: Any, here: Any) -> bool:
 
 def _show(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def write(folder: Path, kind: str, rows: Iterable[Row], curves: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,10 @@ def fit_and_score(method: Method, setting: Setting, trial: Trial) -> tuple[Any, 
 
 def predict_readings(model: Any, X: Array) -> tuple[Array, Array]:
     """Mean and standard deviation of the next reading, if it is no outlier."""
-    extra = {"include_noise": True} if _takes_include_noise(model) else {}
+    parameters: Any = ()
+    with suppress(TypeError, ValueError):  # compiled functions may have no signature
+        parameters = inspect.signature(model.predict).parameters
+    extra = {"include_noise": True} if "include_noise" in parameters else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mean, std = model.predict(X, return_std=True, **extra)
@@ -71,13 +75,6 @@ def drawable(**arrays: Array | Mask | None) -> dict[str, Any]:
         return [float(f"{value:.{CURVE_DIGITS}g}") for value in values]
 
     return {name: None if values is None else listed(values) for name, values in arrays.items()}
-
-
-def _takes_include_noise(model: Any) -> bool:
-    try:
-        return "include_noise" in inspect.signature(model.predict).parameters
-    except (TypeError, ValueError):  # compiled functions may have no signature
-        return False
 
 
 def _prediction_scores(model: Any, trial: Trial) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from biasgp._typing import Array
 from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
@@ -120,24 +121,12 @@ def _perform(design: SimulatedDesign, cell: Cell) -> dict[str, Any]:
     n, d = data.X.shape
     setting = Setting(SquaredExponential(ard=cell.identity["kernel"] == "ard"), d, n, replicate)
     model, row = fit_and_score(cell.method, setting, trial)
-    return {"row": row, "curve": _curve(model, data) if place == ILLUSTRATED else None}
-
-
-def _curve(model: Any, data: Simulation) -> dict[str, Any]:
-    """Readings, and the mean with its standard deviation along the one input."""
+    if place != ILLUSTRATED:
+        return {"row": row}
     order = np.argsort(data.X_test[:, 0])[:: max(1, len(data.X_test) // CURVE_POINTS)]
-    mean, std = predict_readings(model, data.X_test[order])
     flagged = np.ravel(getattr(model, "outlier_mask_", ())).astype(bool)
-    return drawable(
-        x=data.X[:, 0],
-        y=data.y,
-        is_outlier=data.is_outlier,
-        flagged=flagged if len(flagged) == len(data.y) else flagged[:0],
-        grid=data.X_test[order, 0],
-        f=data.f_test[order],
-        mean=mean,
-        std=std,
-    )
+    flagged = flagged if len(flagged) == n else flagged[:0]
+    return {"row": row, "curve": _curve(data, order, *predict_readings(model, data.X_test[order]), flagged=flagged)}
 
 
 def _toy_curve(method: Method) -> dict[str, Any]:
@@ -146,15 +135,12 @@ def _toy_curve(method: Method) -> dict[str, Any]:
     trial = Trial(data.X, data.y, data.is_outlier, data.X_test[:0], data.y_test[:0], None)
     model, _ = fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0), trial)
     mean, std = model.predict(data.X_test, return_std=True)
-    curve = drawable(
-        x=data.X[:, 0],
-        y=data.y,
-        is_outlier=data.is_outlier,
-        grid=data.X_test[:, 0],
-        f=data.f_test,
-        mean=mean,
-        std=std,
-        bias=model.bias_,
-        bias_variance=getattr(model, "bias_variance_", None),
-    )
+    extra = {"bias": model.bias_, "bias_variance": getattr(model, "bias_variance_", None)}
+    curve = _curve(data, slice(None), mean, std, **extra)
     return curve | {"noise_variance": float(model.noise_variance_)}
+
+
+def _curve(data: Simulation, order: Any, mean: Array, std: Array, **extra: Any) -> dict[str, Any]:
+    """Readings, and a fit with its standard deviation at some test inputs, along the one input."""
+    readings: dict[str, Any] = {"x": data.X[:, 0], "y": data.y, "is_outlier": data.is_outlier}
+    return drawable(**readings, grid=data.X_test[order, 0], f=data.f_test[order], mean=mean, std=std, **extra)

@@ -1,4 +1,4 @@
-"""What the results say: means, a ranking with its uncertainty, and the paper's claims one by one."""
+"""What the results say: means, a ranking with its uncertainty, and the paper's numbers and claims beside them."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def _blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tup
     return scores.reshape(len(whole), len(methods)), np.asarray(strata)
 
 
-def ranking(rows: Sequence[Row], measure: str = "mse", seed: int = 0) -> Ranking:
+def ranking(rows: Sequence[Row], measure: str = "mse") -> Ranking:
     """Mean ranks, paired: methods are ranked on the same data, and the bootstrap draws replicates within scenarios."""
     methods = unique(rows, "method")
     scores, strata = _blocks(rows, measure, methods)
     if not len(scores):
         return Ranking([], math.nan, 0)
     ranks = rankdata(scores, axis=1)
-    drawn = _bootstrap_means(ranks, strata, seed)
+    drawn = _bootstrap_means(ranks, strata)
     low, high = np.quantile(drawn, TAILS, axis=0)
     k, n = len(methods), len(ranks)
     quantile = studentized_range.ppf(1.0 - SIGNIFICANCE, k, np.inf) / math.sqrt(2.0)
@@ -153,22 +153,22 @@ def ranking(rows: Sequence[Row], measure: str = "mse", seed: int = 0) -> Ranking
     return Ranking(sorted(found, key=lambda rank: rank.rank), critical if k > 1 else math.nan, n)
 
 
-def _bootstrap_means(data: Array, strata: Array, seed: int) -> Array:
+def _bootstrap_means(data: Array, strata: Array) -> Array:
     """Column means of samples drawn with replacement within each stratum; shape (BOOTSTRAPS, columns)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     groups = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
     drawn = np.hstack([group[rng.integers(len(group), size=(BOOTSTRAPS, len(group)))] for group in groups])
     return np.asarray(data[drawn].mean(axis=1))
 
 
-def ratio(rows: Sequence[Row], method: str, other: str, measure: str = "mse", seed: int = 0) -> tuple[float, ...]:
+def ratio(rows: Sequence[Row], method: str, other: str, measure: str = "mse") -> tuple[float, ...]:
     """Mean of a measure over that of another method on the same data, with its 95 % bootstrap interval."""
     scores, strata = _blocks(rows, measure, [method, other])
     use = np.all(np.isfinite(scores), axis=1)
     scores, strata = scores[use], strata[use]
     if not len(scores):
         return math.nan, math.nan, math.nan
-    drawn = _bootstrap_means(scores, strata, seed)
+    drawn = _bootstrap_means(scores, strata)
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], TAILS)
     both = scores.mean(axis=0)
     return float(both[0] / both[1]), float(low), float(high)
