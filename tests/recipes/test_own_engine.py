@@ -14,6 +14,7 @@ from biasgp.covariance.protocol import Density
 from biasgp.kernels import Kernel, Matern32
 from biasgp.models import strategy
 from biasgp.models.strategy import Approximation, OneEngine
+from biasgp.persistence import ModelFileError, load_model, save_model
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,19 @@ def test_every_model_that_takes_many_readings_runs_on_it(Estimator):
     np.testing.assert_allclose(theirs.predict(X), exact.predict(X), atol=0.05)
     if Estimator is SparseBiasGP:
         np.testing.assert_array_equal(theirs.outlier_mask_, out)
+
+
+def test_a_model_without_its_outliers_can_be_saved(tmp_path):
+    X = np.linspace(0.0, 10.0, 60)[:, None]
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(60) + 2.0 * (np.arange(60) % 12 == 5)
+    model = SparseBiasGP(Matern32(), approximation="eigen").fit(X, y)
+    assert model.outlier_mask_.any() and model._posterior.kept.sum() == len(model._posterior.X) < 60
+    save_model(tmp_path / "model.skops", model)
+    np.testing.assert_array_equal(load_model(tmp_path / "model.skops").predict(X), model.predict(X))
+    object.__setattr__(model._posterior, "kept", model._posterior.kept[1:])
+    save_model(tmp_path / "forged.skops", model)
+    with pytest.raises(ModelFileError, match="do not belong together"):
+        load_model(tmp_path / "forged.skops")
 
 
 def test_it_is_a_choice_like_the_others():

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.posterior import AveragedPosterior, DensePosterior
+from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
 from biasgp.models.draws import DrawsPosterior
 from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
 
-POSTERIORS = (DensePosterior, AveragedPosterior, VecchiaPosterior, DrawsPosterior)
+WHOLE = (DensePosterior, AveragedPosterior, VecchiaPosterior)
+POSTERIORS = (*WHOLE, PartialPosterior, DrawsPosterior)
 LARGEST = 1e150
 """Of what is squared in a prediction; y is scaled to 1 in it. Inputs have any unit, and known variances any size."""
 ANY_SIZE = ("X", "noise", "noises")
@@ -71,6 +72,10 @@ def _numbers_are_sound(part: Any) -> bool:
 
 def _shapes_fit(posterior: Any) -> bool:
     """Whether each array has the size that the readings give it: compiled code does not ask."""
+    if isinstance(posterior, PartialPosterior):
+        kept, whole = posterior.kept, posterior.posterior
+        fine = isinstance(whole, WHOLE) and isinstance(kept, np.ndarray) and kept.dtype == bool and kept.ndim == 1
+        return fine and _shapes_fit(whole) and int(kept.sum()) == len(whole.X)
     if not _is_array(posterior.X, 2) or not posterior.X.size:
         return False
     n = len(posterior.X)

@@ -180,7 +180,7 @@ _TABLE2 = (
 
 
 def _beside_the_oracle(rows: Sequence[Row]) -> ResultTable:
-    """Mean MSE over the oracle's on the same draws with its interval, and the difference in exact NLPD."""
+    """Mean MSE over the oracle's on the same draws with its interval, and the difference in NLPD."""
     methods = [str(name) for name in unique(rows, "method") if name != "oracle"]
     lines = []
     for response, share in dict.fromkeys((row["response"], row["share"]) for row in rows):
