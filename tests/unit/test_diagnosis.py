@@ -288,7 +288,7 @@ def test_a_search_cut_short_is_told():
     ("target", "value", "category", "words"),
     [
         ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
-        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(too_many_flagged=0.01, many_flagged=0.01), OverflaggingWarning, "are flagged"),
+        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
         ("biasgp.models.sparse.search.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
     ],
     ids=["heavy tail", "overflagging", "ambiguous"],
