@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from biasgp._typing import Array
-from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
 
 
@@ -51,14 +50,9 @@ class LabelAverage:
         probability, doubt = _probability_of_bias(weights), _log_odds(weights)
         # At least one: the least certain.
         rows = np.flatnonzero(doubt <= max(self.settled_from, float(doubt.min())))
-        average = _Average(support, rows, self.sweeps)
-        probability[rows] = self._sample(average, rng)
-        return average.moments(probability)
-
-    def _sample(self, average: _Average, rng: np.random.Generator) -> Array:
-        """Fill the average; returns the probability that each reading of the part has a bias."""
+        average, probability[rows] = _Average(support, rows, self.sweeps), 0.0
         part = average.part
-        weights, probability = part.log_weights(), np.zeros(len(part.y))
+        weights = part.log_weights()
         for sweep in range(self.burn_in + self.sweeps):
             doubt = _log_odds(weights)
             doubtful = np.flatnonzero(doubt < self.sampled_up_to)
@@ -67,8 +61,8 @@ class LabelAverage:
             weights = part.log_weights() if moved else weights
             if sweep >= self.burn_in:
                 average.add()
-                probability += _probability_of_bias(weights)
-        return probability / self.sweeps
+                probability[rows] += _probability_of_bias(weights) / self.sweeps
+        return average.moments(probability)
 
     def _sweep(self, part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
         """Draw the label of one reading after another given all the others; returns how many changed.
@@ -112,9 +106,8 @@ class _Average:
         n_means = self.U.shape[1]
         self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
         self.covariances = np.zeros((n_means, n_means))
-        self.alphas, self.biases, self.variances = (np.empty((size, len(whole.y))) for _ in range(3))
+        self.alphas, self.biases, self.variances = (np.zeros((size, len(whole.y))) for _ in range(3))
         self.n = 0
-        self.latest: Labels | None = None
 
     def add(self) -> None:
         """Count the labels as they are now."""
@@ -123,17 +116,11 @@ class _Average:
         self.cores += part.Q - part.U @ covariance @ part.U.T
         self.crosses += covariance @ part.U.T
         self.covariances += covariance
-        if self.latest is not None and np.array_equal(part.labels, self.latest):
-            for kept in (self.alphas, self.biases, self.variances):
-                kept[n] = kept[n - 1]
-        else:
-            self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
-            self.labels[self.rows] = part.labels
-            self.biases[n], self.variances[n] = 0.0, 0.0
-            out = np.flatnonzero(self.labels)
-            biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
-            self.biases[n, out], self.variances[n, out] = biases
-        self.latest = part.labels.copy()
+        self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
+        self.labels[self.rows] = part.labels
+        out = np.flatnonzero(self.labels)
+        biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
+        self.biases[n, out], self.variances[n, out] = biases
         self.n += 1
 
     def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:
@@ -166,13 +153,8 @@ class _Average:
         mixed = U @ (self.crosses / n) @ E.T
         precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
         precision -= mixed + mixed.T + spread.T @ spread / n
-        return Moments(
-            alpha=alpha,
-            precision=precision,
-            probability=probability,
-            bias=self.biases.mean(axis=0),
-            bias_variance=self.variances.mean(axis=0) + self.biases.var(axis=0),
-        )
+        bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
+        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance)
 
 
 def _log_odds(weights: Array) -> Array:

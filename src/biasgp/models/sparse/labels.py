@@ -23,7 +23,7 @@ from biasgp.models.sparse.kinds import PRIOR, Labels, Slab, log_normal
 
 @dataclass(frozen=True)
 class _MovePolicy:
-    """How labels are moved; the numbers were chosen by benchmarks/speed.py."""
+    """How labels are moved."""
 
     min_inside: int = 3
     """The GP keeps at least this many readings."""
@@ -33,12 +33,6 @@ class _MovePolicy:
     """Lower limit of a positive difference, as a share of its minuend."""
     batch: int = 32
     """Rank-one updates that are applied to Q together: one pass over N×N numbers instead of this many."""
-    joint_from: int = 500
-    """With more readings than this, moves that hardly depend on one another are made together."""
-    min_joint: int = 10
-    """Moves from which a new factorisation costs less than one update per move."""
-    independent: float = 0.1
-    """Partial correlation up to which two readings hardly depend on each other."""
 
 
 _POLICY = _MovePolicy()
@@ -77,7 +71,17 @@ class Support:
         self.fixed = fixed or _FixedLabels(values=y, loadings=0.0)
         self.added, self.loadings = slab.added, slab.loadings
         self._waiting, self._factors = np.empty((len(y), _POLICY.batch)), np.empty(_POLICY.batch)
-        self.refresh()
+        self._n_waiting = 0
+        noise, rows = self.clean_noise + self.added[labels], np.flatnonzero(self.inside)
+        if len(rows) == len(y):
+            factor = factorise(C, noise)
+            self.logdet, self._Q = factor.logdet, inverse_of(factor, overwrite=True)
+        else:
+            self.logdet, self._Q = 0.0, np.zeros_like(C)
+            if len(rows):  # none, where all readings of a part are replaced
+                factor = factorise(C[np.ix_(rows, rows)], noise[rows])
+                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, inverse_of(factor)
+        self._renew()
 
     def is_at(self, slab: Slab, labels: Labels) -> bool:
         """Whether slab and labels are these."""
@@ -87,21 +91,6 @@ class Support:
     def inside(self) -> Mask:
         """Readings that are in the GP."""
         return np.asarray((self.labels == 0) | (not self.slab.replaced))
-
-    def refresh(self) -> None:
-        """Q from a fresh factorisation."""
-        rows = np.flatnonzero(self.inside)
-        noise = self.clean_noise + self.added[self.labels]
-        if len(rows) == len(self.y):
-            factor = factorise(self.C, noise)
-            self.logdet, self._Q = factor.logdet, inverse_of(factor, overwrite=True)
-        else:
-            self.logdet, self._Q = 0.0, np.zeros_like(self.C)
-            if len(rows):
-                factor = factorise(self.C[np.ix_(rows, rows)], noise[rows])
-                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, inverse_of(factor)
-        self._n_waiting = 0
-        self._renew()
 
     @property
     def Q(self) -> Array:
@@ -115,7 +104,7 @@ class Support:
     def _renew(self) -> None:
         """All that follows from Q and the labels, afresh: Q's diagonal, Qy, U = QZ, A = ZᵀQZ, b = ZᵀQy."""
         self.diagonal = self._Q.diagonal().copy()
-        self.Z = self.indicators + self.fixed.loadings
+        self.Z = self.loadings[self.labels] + self.fixed.loadings
         self.Qy, self.U = self._Q @ self.y, self._Q @ self.Z
         self._renew_means()
 
@@ -130,7 +119,7 @@ class Support:
         rest = np.delete(self.labels, rows)
         fixed = _FixedLabels(
             values=self.y[rows],
-            loadings=K @ U - self.indicators[rows],
+            loadings=K @ U - self.loadings[self.labels[rows]],
             A=self.A - U.T @ K @ U,
             b=self.b - U.T @ K @ self.Qy[rows],
             counts=self.slab.counts(rest),
@@ -140,14 +129,10 @@ class Support:
         C = K - np.diag(noise + self.added[self.labels[rows]])
         return Support(C, K @ self.Qy[rows], noise, self.slab, labels, fixed), K
 
-    @property
-    def indicators(self) -> Array:
-        """N × columns: which group of shifted readings each belongs to."""
-        return np.asarray(self.loadings[self.labels])
-
     def posterior_of_means(self) -> tuple[Array, Array]:
         """Mean and covariance of the group means given all readings."""
-        return self.slab.means_given(self.A, self.b)
+        covariance = np.asarray(np.linalg.inv(self.A + np.diag(self.slab.prior_precision)))
+        return covariance @ self.b, covariance
 
     def standardised_residuals(self) -> Array:
         """Leave-one-out residuals of the clean readings, in their standard deviations."""
@@ -167,8 +152,14 @@ class Support:
 
     def log_evidence(self) -> float:
         """log p(y, labels): the group means and the share of outliers integrated out."""
-        terms = _log_label_terms(self.y, self.slab, self.labels, self.A, self.b)
-        return terms - 0.5 * (self.logdet + float(self.y @ self.Qy))
+        y, slab, out = self.y, self.slab, self.labels > 0
+        n_inside = len(y) - int(out.sum()) if slab.replaced else len(y)
+        value = PRIOR.log_labels(slab.counts(self.labels), len(y))
+        value -= 0.5 * (n_inside * LOG_2PI + self.logdet + float(y @ self.Qy))
+        if slab.replaced:
+            return value + float(log_normal(y[out] - slab.means[0], slab.variances[0]).sum())
+        means, covariance = self.posterior_of_means()
+        return float(value + 0.5 * self.b @ means + 0.5 * np.linalg.slogdet(covariance * slab.prior_precision)[1])
 
     def log_weights(self, rows: Rows = EVERYTHING) -> Array:
         """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1)."""
@@ -207,7 +198,7 @@ class Support:
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
-        if label == self.labels[i] or (label and not self._can_take_out(1)):
+        if label == self.labels[i] or (label and not self._can_take_out()):
             return
         if self.slab.replaced:
             self._take_out(i) if label else self._put_back(i)
@@ -216,9 +207,9 @@ class Support:
         else:
             self._relabel(i, label)
 
-    def _can_take_out(self, n: int) -> bool:
-        """Whether enough readings stay in the GP without n of them; shifted readings do not leave it."""
-        return not self.slab.replaced or int(self.inside.sum()) + self.fixed.inside - n >= _POLICY.min_inside
+    def _can_take_out(self) -> bool:
+        """Whether enough readings stay in the GP without one of them; shifted readings do not leave it."""
+        return not self.slab.replaced or int(self.inside.sum()) + self.fixed.inside > _POLICY.min_inside
 
     def _relabel(self, i: int, label: int) -> None:
         """Another noise for i, and another mean; Q itself is updated once several such moves wait."""
@@ -261,72 +252,13 @@ class Support:
 
         At most max_moves, by default one per reading.
         """
-        limit = len(self.y) if max_moves is None else max_moves
-        made = self._climb_jointly(limit) if len(self.y) > _POLICY.joint_from else 0
-        for moves in range(made, limit):
-            best, gain = self._best_moves()
+        limit, everyone = len(self.y) if max_moves is None else max_moves, np.arange(len(self.y))
+        for moves in range(limit):
+            weights = self.log_weights()
+            best = weights.argmax(axis=1)
+            gain = weights[everyone, best] - weights[everyone, self.labels]
             i = int(gain.argmax())
-            if gain[i] <= _POLICY.min_gain or not self._can_take_out(1):
+            if gain[i] <= _POLICY.min_gain or not self._can_take_out():
                 return moves
             self.move(i, int(best[i]))
         return limit
-
-    def _best_moves(self) -> tuple[Labels, Array]:
-        """The best label of each reading given all others, and its gain over the present one."""
-        everyone = np.arange(len(self.y))
-        weights = self.log_weights()
-        best = weights.argmax(axis=1)
-        return best, weights[everyone, best] - weights[everyone, self.labels]
-
-    def _climb_jointly(self, max_moves: int) -> int:
-        """Moves of readings that hardly depend on one another, many at a time, while that raises p(y, labels)."""
-        moves = 0
-        while True:
-            best, gain = self._best_moves()
-            wanted = np.argsort(-gain)[: min(int((gain > _POLICY.min_gain).sum()), max_moves - moves)]
-            chosen = self._independent(wanted)
-            if len(chosen) < _POLICY.min_joint or not self._can_take_out(len(chosen) + 1):
-                return moves
-            before, evidence = self.labels.copy(), self.log_evidence()
-            self.labels[chosen] = best[chosen]
-            self.refresh()
-            if self.log_evidence() <= evidence:
-                self.labels = before
-                self.refresh()
-                return moves
-            moves += len(chosen)
-
-    def _independent(self, wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the readings, in their order, whose partial correlations with the ones chosen before are small."""
-        block = self.Q[np.ix_(wanted, wanted)]
-        scale = np.sqrt(np.maximum(block.diagonal(), np.finfo(float).tiny))
-        related = np.abs(block) > _POLICY.independent * np.outer(scale, scale)
-        chosen = np.zeros(len(wanted), dtype=bool)
-        for i in range(len(wanted)):
-            chosen[i] = not np.any(related[i] & chosen)
-        return wanted[chosen]
-
-
-def log_evidence(C: Array, y: Array, noise: Array, slab: Slab, labels: Labels) -> float:
-    """log p(y, labels) and nothing else: a third of the work of a Support."""
-    columns = np.column_stack([y, slab.loadings[labels]])
-    noise = noise + slab.added[labels]
-    if slab.replaced:
-        rows = np.flatnonzero(labels == 0)
-        C, noise, columns = C[np.ix_(rows, rows)], noise[rows], columns[rows]
-    factor = factorise(C, noise)
-    half = factor.half_solve(columns)
-    gram = half.T @ half
-    terms = _log_label_terms(y, slab, labels, gram[1:, 1:], gram[1:, 0])
-    return terms - 0.5 * (factor.logdet + float(gram[0, 0]))
-
-
-def _log_label_terms(y: Array, slab: Slab, labels: Labels, A: Array, b: Array) -> float:
-    """What group means, replaced values and the prior of the labels contribute to log p(y, labels)."""
-    out = labels > 0
-    n_inside = len(y) - int(out.sum()) if slab.replaced else len(y)
-    value = PRIOR.log_labels(slab.counts(labels), len(y)) - 0.5 * n_inside * LOG_2PI
-    if slab.replaced:
-        return value + float(log_normal(y[out] - slab.means[0], slab.variances[0]).sum())
-    means, covariance = slab.means_given(A, b)
-    return float(value + 0.5 * b @ means + 0.5 * np.linalg.slogdet(covariance * slab.prior_precision)[1])

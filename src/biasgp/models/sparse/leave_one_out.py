@@ -1,19 +1,18 @@
 """Sparse bias on many readings, without K⁻¹: labels by leave-one-out odds, on any engine.
 
-The exact model on a few hundred readings finds what kinds of outlier there are. Then, in turn: labels, of all readings
-at once, by the odds of each given the nearest others that are not flagged; and the parameters (θ, σ²), from the
-readings that are not flagged, first by a sample of the conditionals. Flagged readings are dropped, not shifted back:
-among many readings what they would add is not worth the cost. Readings in doubt count less, by the probability that
-they are clean.
+The exact model on a few hundred readings finds what kinds of outlier there are. Then, in turn: labels of all readings
+by the odds of each given the nearest others that are not flagged; and (θ, σ²) from the readings that are not flagged,
+first by a sample of the conditionals. Flagged readings are dropped, not shifted back: among many readings what they
+would add is not worth the cost. Readings in doubt count less, by the probability that they are clean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.kriging import PREDICTIONS
@@ -23,9 +22,8 @@ from biasgp.models import diagnosis
 from biasgp.models.gaussian import Likelihood
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
-from biasgp.models.sparse.search import SparseBiasFit, Step, at_lower_bound, leading_block
+from biasgp.models.sparse.search import SparseBiasFit, Step, at_lower_bound
 from biasgp.models.strategy import EVALUATIONS, SOME_TERMS, TERMS, Found, Strategy, Surroundings, covariance_bounds
-from biasgp.optimize import Report
 from biasgp.watch import did, expect, expects, out_of_time, stage
 
 PASSES = "passes"
@@ -33,8 +31,8 @@ PASSES = "passes"
 
 
 @dataclass(frozen=True)
-class OddsPolicy:
-    """When labels and parameters have settled; chosen by benchmarks/large.py. Shares are of all readings."""
+class _OddsPolicy:
+    """When labels and parameters have settled. Shares are of all readings."""
 
     max_rounds: int = 6
     """Of parameters and labels in turn."""
@@ -46,8 +44,8 @@ class OddsPolicy:
     """Passes end when no larger share of the labels moves in one."""
     passes_foreseen: int = 3
     """Passes until the labels settle, as a rule (benchmarks/command.py --long)."""
-    max_probability: float = 0.99
-    """Limit of the outlier probability by which an unflagged reading counts less."""
+    least_weight: float = 0.01
+    """An unflagged reading in doubt counts with the probability that it is clean, but with no less than this."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Odds:
     @cached_property
     def chances(self) -> Array:
         """The probability of every label."""
-        return np.asarray(np.exp(self.log_joint - self.log_density[:, None]))
+        return np.asarray(softmax(self.log_joint, axis=1))
 
     @cached_property
     def flagged(self) -> Mask:
@@ -115,37 +113,35 @@ class _OddsSearch:
     """The readings, the best flags and parameters so far, and the trace."""
 
     def __init__(self, problem: Problem, strategy: Strategy, few: SparseBiasFit, rows: Rows) -> None:
-        self.problem, self.strategy, self.policy = problem, strategy, OddsPolicy()
-        self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
-        self.bounds = covariance_bounds(problem)
+        self.problem, self.strategy, self.policy = problem, strategy, _OddsPolicy()
         # Without them the first predictions would follow outliers that are known already.
         self.flagged = np.zeros(len(problem), dtype=bool)
         self.flagged[rows] = few.labels > 0
-        self.n_few, self.report = len(few.labels), _without_slab(few, len(self.bounds))
+        self.found = Found(few.report, len(few.labels))
         self.slab = Slab.of_groups(few.groups, few.slab.replaced)
         self.trace = list(few.trace)
         self.around: Surroundings | None = None
 
     @property
     def noise(self) -> Array:
-        return np.asarray(np.exp(self.report.x[-1]) + self.known)
+        return np.asarray(np.exp(self.found.report.x[-1]) + self.problem.known)
 
     @property
-    def fitted(self) -> Kernel:
-        return self.kernel.with_theta(self.report.x[:-1])
+    def kernel(self) -> Kernel:
+        return self.problem.kernel.with_theta(self.found.report.x[:-1])
 
     def relabel(self, source: str) -> int:
         """Passes over all readings at the present parameters until the flags settle; how many moved in all."""
         stage("which readings are outliers")
-        self.around = self.strategy.surroundings(self.fitted, self.X, self.around)
-        before = self.flagged
+        kernel, noise, y, before = self.kernel, self.noise, self.problem.y, self.flagged
+        self.around = self.strategy.surroundings(kernel, self.problem.X, self.around)
         for _ in range(self.policy.max_passes):
-            mean, variance = self.around.leave_one_out(self.fitted, self.y, self.noise, ~self.flagged)
-            did(PASSES, len(self.y))
-            self.odds = Odds.of(self.y, mean, variance + self.noise, self.slab)
+            mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
+            did(PASSES, len(y))
+            self.odds = Odds.of(y, mean, variance + noise, self.slab)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
-            if moved <= self.policy.pass_share * len(self.y):
+            if moved <= self.policy.pass_share * len(y):
                 break
         evidence = float(self.odds.log_density.sum())
         self.trace.append(Step(source, int(self.flagged.sum()), self.slab.n_groups, self.slab.replaced, evidence))
@@ -153,77 +149,67 @@ class _OddsSearch:
 
     def refit(self, max_iter: int, *, sample: bool) -> None:
         """Parameters from the readings that are not flagged."""
-        clean, found = self.problem[~self.flagged], Found(self.report, self.n_few)
+        clean, bounds = self.problem[~self.flagged], covariance_bounds(self.problem)
         if sample:
-            self.report = self.strategy.with_sample_of_terms(Likelihood, clean, found, self.bounds, max_iter)
+            report = self.strategy.with_sample_of_terms(Likelihood, clean, self.found, bounds, max_iter)
         else:
-            _, self.report = self.strategy.complete(Likelihood, clean, found, self.bounds, max_iter)
-        self.n_few = len(clean)
+            _, report = self.strategy.complete(Likelihood, clean, self.found, bounds, max_iter)
+        self.found = Found(report, len(clean))
 
     def run(self, max_iter: int) -> None:
         """Labels and parameters in turn, on a sample of the conditionals until little moves, then on all."""
-        n, policy = len(self.y), self.policy
-        stages = ["some conditionals", "all readings"] if n > 2 * SOME_TERMS else ["all readings"]
-        passes = policy.passes_foreseen * n
-        expect(PASSES, (len(stages) + 1) * passes)
+        n, policy = len(self.problem), self.policy
+        sources = ["some conditionals", "all readings"] if n > 2 * SOME_TERMS else ["all readings"]
+        expect(PASSES, (len(sources) + 1) * policy.passes_foreseen * n)
         expect(TERMS, EVALUATIONS * n)
         self.relabel("patches")
         if expects(PREDICTIONS):  # their cost is measured where their number of neighbours is chosen
-            self.posterior(1.0 - self.odds.chances[:, 0])
-        for ahead, source in zip(range(len(stages), 0, -1), stages, strict=True):
+            self.posterior()
+        for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
             for _ in range(policy.max_rounds):
-                expect(PASSES, ahead * passes)
-                self.refit(max_iter, sample=ahead > 1)
+                expect(PASSES, left * policy.passes_foreseen * n)
+                self.refit(max_iter, sample=left > 1)
                 if self.relabel(source) <= policy.round_share * n or out_of_time():
                     break
         expect(PASSES, 0.0)
 
-    def posterior(self, probability: Array) -> Posterior:
+    def posterior(self) -> Posterior:
         """f given the readings that are not flagged, which count less the more they are in doubt."""
-        noise = self.noise / (1.0 - np.minimum(probability, self.policy.max_probability))
-        return self.strategy.posterior(self.fitted, self.problem, noise, ~self.flagged)
+        noise = self.noise / np.maximum(self.odds.chances[:, 0], self.policy.least_weight)
+        return self.strategy.posterior(self.kernel, self.problem, noise, ~self.flagged)
 
     def log_evidence(self, labels: Labels) -> float:
         """log p(y, flags): of the clean readings, and of each flagged one given those and its label."""
-        out = np.flatnonzero(labels)
-        own, residual, variance = labels[out], self.odds.residual[out], self.odds.variance[out]
-        joint = self.slab.log_predictive(self.y[out], self.y[out] - residual, variance)[np.arange(len(out)), own]
-        flagged = float((joint - np.log(self.slab.shares)[own - 1]).sum())
-        return flagged - self.report.value + PRIOR.log_labels(np.array([len(out)]), len(labels))
-
-    def findings(self, flagged: Mask) -> list[diagnosis.Finding]:
-        """From all readings that are reported as outliers: also those that are too many for the search to drop."""
-        assert self.around is not None
-        return diagnosis.findings(
-            self.odds.residual[~flagged] / np.sqrt(self.odds.variance[~flagged]),
-            flagged,
-            flagged[self.around.nearest[flagged]],
-            float(self.noise.min()),
-            at_lower_bound(self.kernel, self.report),
-            0,
-        )
-
-
-def _without_slab(few: SparseBiasFit, p: int) -> Report:
-    """The report of (θ, log σ²) alone, without the slab's parameters."""
-    report, x = few.report, np.append(few.kernel.theta, np.log(few.noise_variance))
-    low, high = report.at_lower[:p], report.at_upper[:p]
-    return replace(report, x=x, at_lower=low, at_upper=high, curvature=leading_block(report, p))
+        odds, out, own = self.odds, np.flatnonzero(labels), labels[labels > 0]
+        joint = self.slab.log_predictive(odds.y, odds.y - odds.residual, odds.variance)
+        density = joint[out, own] - np.log(self.slab.shares)[own - 1]
+        return float(density.sum()) - self.found.report.value + PRIOR.log_labels(np.array([len(out)]), len(labels))
 
 
 def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, strategy: Strategy) -> SparseBiasFit:
     """The fit to all readings, from the exact fit to those in `rows`."""
     search = _OddsSearch(problem, strategy, few, rows)
     search.run(max_iter)
-    odds, slab = search.odds, search.slab
+    odds, slab, report = search.odds, search.slab, search.found.report
+    assert search.around is not None
     probability = 1.0 - odds.chances[:, 0]
     bias, variance = odds.moments_of_bias(slab)
     labels: Labels = np.where(search.flagged, 1 + odds.chances[:, 1:].argmax(axis=1), 0)
+    # All readings that are reported as outliers: also those that are too many for the search to drop.
+    flagged = probability > 0.5
+    findings = diagnosis.findings(
+        odds.residual[~flagged] / np.sqrt(odds.variance[~flagged]),
+        flagged,
+        flagged[search.around.nearest[flagged]],
+        float(search.noise.min()),
+        at_lower_bound(problem.kernel, report),
+        0,
+    )
     return SparseBiasFit(
-        kernel=search.fitted,
-        noise_variance=float(np.exp(search.report.x[-1])),
-        posterior=search.posterior(probability),
-        report=search.report,
+        kernel=search.kernel,
+        noise_variance=float(np.exp(report.x[-1])),
+        posterior=search.posterior(),
+        report=report,
         labels=labels,
         probability=probability,
         bias=bias,
@@ -233,5 +219,5 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
         log_evidence=search.log_evidence(labels),
         leave_one_out=float(odds.log_density.sum()),
         trace=tuple(search.trace),
-        findings=tuple(search.findings(probability > 0.5)),
+        findings=tuple(findings),
     )

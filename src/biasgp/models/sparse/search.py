@@ -16,7 +16,7 @@ from biasgp.kernels import Kernel
 from biasgp.models.diagnosis import Finding, looks_like_noise
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
-from biasgp.models.sparse.labels import Support, log_evidence
+from biasgp.models.sparse.labels import Support
 from biasgp.models.strategy import covariance_bounds
 from biasgp.optimize import OPTIMISM_FACTOR, Report, go_on, minimize
 
@@ -108,7 +108,10 @@ class SparseBiasFit(FitResult):
 
 
 class LabelledLikelihood:
-    """−log p(y | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²)."""
+    """−log p(y | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²).
+
+    `latest` is where it was evaluated last, and C there.
+    """
 
     def __init__(self, problem: Problem, slab: Slab, labels: Labels) -> None:
         self.problem, self.engine = problem, DenseEngine(problem.X)
@@ -116,12 +119,14 @@ class LabelledLikelihood:
         # Every column of Z has a coefficient with its own prior precision; at present all are group means.
         self.Z, self.prior_precision = self.members, slab.prior_precision
         self.layout = Layout(theta=len(problem.kernel.theta), noise=1, slab=self.members.shape[1])
+        self.latest = np.empty(0), np.empty((0, 0))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         layout, Z = self.layout, self.Z
         variance, slab_variances = layout.value(x, "noise"), layout.values(x, "slab")
         kernel = self.problem.kernel.with_theta(x[layout["theta"]])
         K = self.engine.covariance(kernel, variance + self.problem.known + self.members @ slab_variances)
+        self.latest = x.copy(), K.C
         solved = K.solve(np.column_stack([self.problem.y, Z]))
         means = np.linalg.solve(Z.T @ solved[:, 1:] + np.diag(self.prior_precision), Z.T @ solved[:, 0])
         found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True)
@@ -167,23 +172,22 @@ class Search:
             slab = Slab.of_replaced(self.y[labels > 0], slab.mean_variance)
         else:
             slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
-        return Candidate(report.x[:p], slab, labels, leading_block(report, p)), report
+            x, C = objective.latest
+            if np.array_equal(x, report.x):
+                self._covariance = x[: p - 1], C
+        return Candidate(report.x[:p], slab, labels, without_slab(report, p).curvature), report
 
     def support(self, at: Candidate) -> Support:
-        """What follows from a candidate, ready to move; the latest is kept."""
-        for x, support in ((at.x, at.support), self._latest):
-            if support is not None and support.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
-                return support
-        support = Support(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
+        """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
+        for x, known in ((at.x, at.support), self._latest):
+            if known is not None and known.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
+                return known
+        theta, noise = at.x[:-1].copy(), np.exp(at.x[-1]) + self.known
+        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
+            self._covariance = theta, self.kernel.with_theta(theta)(self.X)
+        support = Support(self._covariance[1], self.y, noise, at.slab, at.labels)
         self._latest = at.x.copy(), support
         return support
-
-    def _prior(self, x: Array) -> Array:
-        """C of the readings; the latest is kept."""
-        theta = x[:-1]
-        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
-            self._covariance = theta.copy(), self.kernel.with_theta(theta)(self.X)
-        return self._covariance[1]
 
     def improve(self, stage: str, start: Candidate, best: State | None = None, slack: float = np.inf) -> State:
         """The better of the best state and the one that a start leads to: parameters and labels in turn.
@@ -231,9 +235,8 @@ class Search:
         return evidence
 
     def evidence_at(self, at: Candidate) -> float:
-        """The same, before anything is fitted."""
-        found = log_evidence(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
-        return found - at.slab.bic_penalty(at.labels)
+        """The same for a candidate, before anything is fitted."""
+        return self.support(at).log_evidence() - at.slab.bic_penalty(at.labels)
 
     def with_constant_shifts(self, at: Candidate) -> Candidate:
         """The same with one bias for all readings of a group, where the evidence is not against it.
@@ -241,16 +244,11 @@ class Search:
         A variance that is fitted to few outliers is often too large, and readings between them and the clean ones would
         then too often be taken for outliers.
         """
-        evidence = None
-        for g, variance in enumerate(() if at.slab.replaced else at.slab.variances):
-            if at.slab.is_constant(g) or variance > np.exp(at.x[-1]):
-                continue
-            variances = [PRIOR.lowest_variance if other == g else old for other, old in enumerate(at.slab.variances)]
-            simpler = replace(at, slab=replace(at.slab, variances=tuple(variances)))
-            evidence = self.evidence_at(at) if evidence is None else evidence
-            found = self.evidence_at(simpler)
-            if found > evidence:
-                at, evidence = simpler, found
+        for g in range(0 if at.slab.replaced else at.slab.n_groups):
+            old = at.slab.variances
+            if not at.slab.is_constant(g) and old[g] <= np.exp(at.x[-1]):
+                slab = replace(at.slab, variances=(*old[:g], PRIOR.lowest_variance, *old[g + 1 :]))
+                at = max(at, replace(at, slab=slab), key=self.evidence_at)
         return at
 
     def looks_non_gaussian(self, state: State, limits: tuple[float, float]) -> bool:
@@ -261,7 +259,8 @@ class Search:
         """E δ of each reading for given labels."""
         support = self.support(state)
         means, _ = support.posterior_of_means()
-        return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
+        own = support.added[state.labels] * (support.Qy - support.U @ means)
+        return np.asarray((support.loadings @ means)[state.labels] + own)
 
     def n_rivals(self, best: State) -> int:
         """How many searches ended with almost the same evidence and quite different labels."""
@@ -273,13 +272,14 @@ class Search:
         )
 
 
-def leading_block(report: Report, p: int) -> Array | None:
-    """The curvature in the first p unknowns, where it is known."""
-    return None if report.curvature is None else report.curvature[:p, :p]
+def without_slab(report: Report, p: int) -> Report:
+    """The report of the first p unknowns, (θ, log σ²)."""
+    curvature = None if report.curvature is None else report.curvature[:p, :p]
+    low, high = report.at_lower[:p], report.at_upper[:p]
+    return replace(report, x=report.x[:p], at_lower=low, at_upper=high, curvature=curvature, gradient=None)
 
 
 def at_lower_bound(kernel: Kernel, report: Report) -> list[str]:
     """The names of the noise and of the length-scales that sit on their lower bounds."""
     names = [*kernel.parameter_names, "the noise"]
-    low = report.at_lower[: len(names)]
-    return [name for name, at_low in zip(names, low, strict=True) if at_low and "variance" not in name]
+    return [name for name, low in zip(names, report.at_lower, strict=True) if low and "variance" not in name]

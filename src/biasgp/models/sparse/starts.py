@@ -19,7 +19,7 @@ from biasgp.models.problem import EVERYTHING, Rows
 from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State, leading_block
+from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State, without_slab
 from biasgp.models.strategy import covariance_starts
 from biasgp.optimize import OPTIMISM_FACTOR, follow, screen
 from biasgp.response import MAD_TO_STD
@@ -28,8 +28,6 @@ Start = Callable[[Search, State], State]
 """The better of the best state so far and the one that this start leads to."""
 NEAR = 5.0
 """Nats. A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
-
-
 _Pair = tuple[tuple[int, int], tuple[int, int]]
 """Two readings, and a label for each."""
 
@@ -60,7 +58,7 @@ class ConstantBias:
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
             for slab, labels in self.first_slabs(residual, far, cob.noise_variance):
                 if best is None or not _leads_to(search, best, labels):
-                    start = Candidate(x, slab, labels, leading_block(cob.report, len(x)))
+                    start = Candidate(x, slab, labels, without_slab(cob.report, len(x)).curvature)
                     best = search.improve("constant bias", start, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
@@ -128,7 +126,8 @@ class LongerLengths:
             support = search.support(Candidate(x, best.slab, best.labels))
             support.climb(len(search.y) // 2)
             if np.mean(support.labels > 0) < PRIOR.max_share:
-                best = search.improve("longer lengths", Candidate(x, best.slab, support.labels, best.curvature), best)
+                start = Candidate(x, best.slab, support.labels, best.curvature)
+                best = search.improve("longer lengths", start, best)
         return best
 
 
@@ -184,16 +183,14 @@ class OtherSlabs:
             replaced = Candidate(best.x, slab, out.astype(np.intp), best.curvature)
             best = search.improve("replaced", replaced, best, NEAR)
         while shifted.slab.n_groups < self.max_groups:
-            split = self._split_widest_group(search, shifted)
-            following = (
-                best if split is None else search.improve("split", replace(split, curvature=best.curvature), best, NEAR)
-            )
-            if following is best:
+            split = self._split_widest_group(search, shifted, best.curvature)
+            found = best if split is None else search.improve("split", split, best, NEAR)
+            if found is best:
                 break
-            best = shifted = following
+            best = shifted = found
         return best
 
-    def _split_widest_group(self, search: Search, state: State) -> Candidate | None:
+    def _split_widest_group(self, search: Search, state: State, curvature: Array | None) -> Candidate | None:
         """Cut the group of largest variance where that leaves the least within; None if it has too few members."""
         least, widest = self.min_members, int(np.argmax(state.slab.variances))
         members = np.flatnonzero(state.labels == widest + 1)
@@ -210,7 +207,7 @@ class OtherSlabs:
         variances = list(state.slab.variances)
         variances[widest] = max(float(bias[:cut].var()), floor)
         variances.append(max(float(bias[cut:].var()), floor))
-        return Candidate(state.x, replace(state.slab, variances=tuple(variances)), labels)
+        return Candidate(state.x, replace(state.slab, variances=tuple(variances)), labels, curvature)
 
 
 @dataclass(frozen=True)
@@ -234,8 +231,7 @@ class Suspects:
 
 @dataclass(frozen=True)
 class Pairs:
-    """From moves of two readings at once: where f rests on few readings, an outlier and its neighbour can hold each
-    other in place."""
+    """From moves of two readings at once: where f rests on few readings, two outliers can hold each other in place."""
 
     coupled: float = 0.2
     """Readings with a larger partial correlation may be moved in pairs."""
@@ -251,8 +247,7 @@ class Pairs:
         return search.improve("pairs", Candidate(best.x, best.slab, support.labels, best.curvature), best)
 
     def climb(self, support: Support) -> int:
-        """Move pairs that raise p(y, labels), each followed by single readings, until none does; returns the number of
-        moves."""
+        """Move pairs that raise p(y, labels), and single readings after each; returns the number of moves."""
         moves = 0
         while not support.slab.replaced and moves < len(support.y):
             pair = next((pair for pair in self.promising(support) if self.gain(support, pair) > self.min_gain), None)
@@ -266,13 +261,12 @@ class Pairs:
     @staticmethod
     def gain(support: Support, pair: _Pair) -> float:
         """How much a pair raises log p(y, labels), exactly."""
-        rows = np.array(pair[0])
-        part, _ = support.part(rows, support.labels[rows])
+        own, (first, second) = support.labels[list(pair[0])], pair[1]
+        part, _ = support.part(np.array(pair[0]), own)
         before = part.log_weights()[0]
-        part.move(0, pair[1][0])
+        part.move(0, first)
         after = part.log_weights()[1]
-        own = support.labels[rows]
-        return float(before[pair[1][0]] - before[own[0]] + after[pair[1][1]] - after[own[1]])
+        return float(before[first] - before[own[0]] + after[second] - after[own[1]])
 
     def promising(self, support: Support) -> list[_Pair]:
         """Pairs that would raise it if the group means and the shares stayed as they are, the best first."""
