@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from biasgp._typing import Array
-from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
 
 
@@ -107,9 +106,8 @@ class _Average:
         n_means = self.U.shape[1]
         self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
         self.covariances = np.zeros((n_means, n_means))
-        self.alphas, self.biases, self.variances = (np.empty((size, len(whole.y))) for _ in range(3))
+        self.alphas, self.biases, self.variances = (np.zeros((size, len(whole.y))) for _ in range(3))
         self.n = 0
-        self.latest: Labels | None = None
 
     def add(self) -> None:
         """Count the labels as they are now."""
@@ -118,17 +116,11 @@ class _Average:
         self.cores += part.Q - part.U @ covariance @ part.U.T
         self.crosses += covariance @ part.U.T
         self.covariances += covariance
-        if self.latest is not None and np.array_equal(part.labels, self.latest):
-            for kept in (self.alphas, self.biases, self.variances):
-                kept[n] = kept[n - 1]
-        else:
-            self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
-            self.labels[self.rows] = part.labels
-            self.biases[n], self.variances[n] = 0.0, 0.0
-            out = np.flatnonzero(self.labels)
-            biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
-            self.biases[n, out], self.variances[n, out] = biases
-        self.latest = part.labels.copy()
+        self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
+        self.labels[self.rows] = part.labels
+        out = np.flatnonzero(self.labels)
+        biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
+        self.biases[n, out], self.variances[n, out] = biases
         self.n += 1
 
     def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:

@@ -117,11 +117,6 @@ class Slab:
         """Of the coefficient of each column of `loadings`."""
         return np.full(0 if self.replaced else self.n_groups, 1.0 / self.mean_variance)
 
-    def means_given(self, A: Array, b: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the group means given A = ZᵀQZ and b = ZᵀQy."""
-        covariance = np.asarray(np.linalg.inv(A + np.diag(self.prior_precision)))
-        return covariance @ b, covariance
-
     def counts(self, labels: Labels) -> Array:
         """The number of readings of each group."""
         return np.bincount(labels, minlength=self.n_groups + 1)[1:].astype(float)

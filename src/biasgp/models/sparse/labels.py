@@ -77,9 +77,10 @@ class Support:
             factor = factorise(C, noise)
             self.logdet, self._Q = factor.logdet, factor.inverse(overwrite=True)
         else:
-            factor = factorise(C[np.ix_(rows, rows)], noise[rows])
-            self.logdet, self._Q = factor.logdet, np.zeros_like(C)
-            self._Q[np.ix_(rows, rows)] = factor.inverse(overwrite=True)
+            self.logdet, self._Q = 0.0, np.zeros_like(C)
+            if len(rows):  # none, where all readings of a part are replaced
+                factor = factorise(C[np.ix_(rows, rows)], noise[rows])
+                self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, factor.inverse(overwrite=True)
         self._renew()
 
     def is_at(self, slab: Slab, labels: Labels) -> bool:
@@ -103,7 +104,7 @@ class Support:
     def _renew(self) -> None:
         """All that follows from Q and the labels, afresh: Q's diagonal, Qy, U = QZ, A = ZᵀQZ, b = ZᵀQy."""
         self.diagonal = self._Q.diagonal().copy()
-        self.Z = self.indicators + self.fixed.loadings
+        self.Z = self.loadings[self.labels] + self.fixed.loadings
         self.Qy, self.U = self._Q @ self.y, self._Q @ self.Z
         self._renew_means()
 
@@ -118,7 +119,7 @@ class Support:
         rest = np.delete(self.labels, rows)
         fixed = _FixedLabels(
             values=self.y[rows],
-            loadings=K @ U - self.indicators[rows],
+            loadings=K @ U - self.loadings[self.labels[rows]],
             A=self.A - U.T @ K @ U,
             b=self.b - U.T @ K @ self.Qy[rows],
             counts=self.slab.counts(rest),
@@ -128,14 +129,10 @@ class Support:
         C = K - np.diag(noise + self.added[self.labels[rows]])
         return Support(C, K @ self.Qy[rows], noise, self.slab, labels, fixed), K
 
-    @property
-    def indicators(self) -> Array:
-        """N × columns: which group of shifted readings each belongs to."""
-        return np.asarray(self.loadings[self.labels])
-
     def posterior_of_means(self) -> tuple[Array, Array]:
         """Mean and covariance of the group means given all readings."""
-        return self.slab.means_given(self.A, self.b)
+        covariance = np.asarray(np.linalg.inv(self.A + np.diag(self.slab.prior_precision)))
+        return covariance @ self.b, covariance
 
     def standardised_residuals(self) -> Array:
         """Leave-one-out residuals of the clean readings, in their standard deviations."""
@@ -155,8 +152,14 @@ class Support:
 
     def log_evidence(self) -> float:
         """log p(y, labels): the group means and the share of outliers integrated out."""
-        terms = _log_label_terms(self.y, self.slab, self.labels, self.A, self.b)
-        return terms - 0.5 * (self.logdet + float(self.y @ self.Qy))
+        y, slab, out = self.y, self.slab, self.labels > 0
+        n_inside = len(y) - int(out.sum()) if slab.replaced else len(y)
+        value = PRIOR.log_labels(slab.counts(self.labels), len(y))
+        value -= 0.5 * (n_inside * LOG_2PI + self.logdet + float(y @ self.Qy))
+        if slab.replaced:
+            return value + float(log_normal(y[out] - slab.means[0], slab.variances[0]).sum())
+        means, covariance = self.posterior_of_means()
+        return float(value + 0.5 * self.b @ means + 0.5 * np.linalg.slogdet(covariance * slab.prior_precision)[1])
 
     def log_weights(self, rows: Rows = EVERYTHING) -> Array:
         """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1)."""
@@ -259,28 +262,3 @@ class Support:
                 return moves
             self.move(i, int(best[i]))
         return limit
-
-
-def log_evidence(C: Array, y: Array, noise: Array, slab: Slab, labels: Labels) -> float:
-    """log p(y, labels) and nothing else: a third of the work of a Support."""
-    columns = np.column_stack([y, slab.loadings[labels]])
-    noise = noise + slab.added[labels]
-    if slab.replaced:
-        rows = np.flatnonzero(labels == 0)
-        C, noise, columns = C[np.ix_(rows, rows)], noise[rows], columns[rows]
-    factor = factorise(C, noise)
-    half = factor.half_solve(columns)
-    gram = half.T @ half
-    terms = _log_label_terms(y, slab, labels, gram[1:, 1:], gram[1:, 0])
-    return terms - 0.5 * (factor.logdet + float(gram[0, 0]))
-
-
-def _log_label_terms(y: Array, slab: Slab, labels: Labels, A: Array, b: Array) -> float:
-    """What group means, replaced values and the prior of the labels contribute to log p(y, labels)."""
-    out = labels > 0
-    n_inside = len(y) - int(out.sum()) if slab.replaced else len(y)
-    value = PRIOR.log_labels(slab.counts(labels), len(y)) - 0.5 * n_inside * LOG_2PI
-    if slab.replaced:
-        return value + float(log_normal(y[out] - slab.means[0], slab.variances[0]).sum())
-    means, covariance = slab.means_given(A, b)
-    return float(value + 0.5 * b @ means + 0.5 * np.linalg.slogdet(covariance * slab.prior_precision)[1])

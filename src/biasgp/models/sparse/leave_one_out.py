@@ -1,10 +1,9 @@
 """Sparse bias on many readings, without K⁻¹: labels by leave-one-out odds, on any engine.
 
-The exact model on a few hundred readings finds what kinds of outlier there are. Then, in turn: labels, of all readings
-at once, by the odds of each given the nearest others that are not flagged; and the parameters (θ, σ²), from the
-readings that are not flagged, first by a sample of the conditionals. Flagged readings are dropped, not shifted back:
-among many readings what they would add is not worth the cost. Readings in doubt count less, by the probability that
-they are clean.
+The exact model on a few hundred readings finds what kinds of outlier there are. Then, in turn: labels of all readings
+by the odds of each given the nearest others that are not flagged; and (θ, σ²) from the readings that are not flagged,
+first by a sample of the conditionals. Flagged readings are dropped, not shifted back: among many readings what they
+would add is not worth the cost. Readings in doubt count less, by the probability that they are clean.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Posterior
@@ -71,7 +70,7 @@ class Odds:
     @cached_property
     def chances(self) -> Array:
         """The probability of every label."""
-        return np.asarray(np.exp(self.log_joint - self.log_density[:, None]))
+        return np.asarray(softmax(self.log_joint, axis=1))
 
     @cached_property
     def flagged(self) -> Mask:

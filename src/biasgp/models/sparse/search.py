@@ -16,7 +16,7 @@ from biasgp.kernels import Kernel
 from biasgp.models.diagnosis import Finding, looks_like_noise
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
-from biasgp.models.sparse.labels import Support, log_evidence
+from biasgp.models.sparse.labels import Support
 from biasgp.models.strategy import covariance_bounds
 from biasgp.optimize import POLICY, Report, go_on, minimize
 
@@ -178,20 +178,16 @@ class Search:
         return Candidate(report.x[:p], slab, labels, without_slab(report, p).curvature), report
 
     def support(self, at: Candidate) -> Support:
-        """What follows from a candidate, ready to move; the latest is kept."""
-        for x, support in ((at.x, at.support), self._latest):
-            if support is not None and support.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
-                return support
-        support = Support(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
+        """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
+        for x, known in ((at.x, at.support), self._latest):
+            if known is not None and known.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
+                return known
+        theta, noise = at.x[:-1].copy(), np.exp(at.x[-1]) + self.known
+        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
+            self._covariance = theta, self.kernel.with_theta(theta)(self.X)
+        support = Support(self._covariance[1], self.y, noise, at.slab, at.labels)
         self._latest = at.x.copy(), support
         return support
-
-    def _prior(self, x: Array) -> Array:
-        """C of the readings; the latest is kept."""
-        theta = x[:-1]
-        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
-            self._covariance = theta.copy(), self.kernel.with_theta(theta)(self.X)
-        return self._covariance[1]
 
     def improve(self, stage: str, start: Candidate, best: State | None = None, slack: float = np.inf) -> State:
         """The better of the best state and the one that a start leads to: parameters and labels in turn.
@@ -239,9 +235,8 @@ class Search:
         return evidence
 
     def evidence_at(self, at: Candidate) -> float:
-        """The same, before anything is fitted."""
-        found = log_evidence(self._prior(at.x), self.y, np.exp(at.x[-1]) + self.known, at.slab, at.labels)
-        return found - at.slab.bic_penalty(at.labels)
+        """The same for a candidate, before anything is fitted."""
+        return self.support(at).log_evidence() - at.slab.bic_penalty(at.labels)
 
     def with_constant_shifts(self, at: Candidate) -> Candidate:
         """The same with one bias for all readings of a group, where the evidence is not against it.
@@ -264,7 +259,8 @@ class Search:
         """E δ of each reading for given labels."""
         support = self.support(state)
         means, _ = support.posterior_of_means()
-        return np.asarray(support.indicators @ means + support.added[state.labels] * (support.Qy - support.U @ means))
+        own = support.added[state.labels] * (support.Qy - support.U @ means)
+        return np.asarray((support.loadings @ means)[state.labels] + own)
 
     def n_rivals(self, best: State) -> int:
         """How many searches ended with almost the same evidence and quite different labels."""

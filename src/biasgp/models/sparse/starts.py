@@ -126,7 +126,8 @@ class LongerLengths:
             support = search.support(Candidate(x, best.slab, best.labels))
             support.climb(len(search.y) // 2)
             if np.mean(support.labels > 0) < PRIOR.max_share:
-                best = search.improve("longer lengths", Candidate(x, best.slab, support.labels, best.curvature), best)
+                start = Candidate(x, best.slab, support.labels, best.curvature)
+                best = search.improve("longer lengths", start, best)
         return best
 
 
