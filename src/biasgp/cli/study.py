@@ -205,9 +205,9 @@ def _add_methods(paths: list[Path] | None, peers: bool) -> list[str]:
 def _chosen(methods: str | None, added: list[str]) -> list[str] | None:
     if not added:
         return _maybe_list(methods)
-    from biasgp.study.methods import builtin_names
+    from biasgp.study.methods import BUILTIN
 
-    return [*(builtin_names() if methods is None else _list(methods)), *added]
+    return [*(BUILTIN if methods is None else _list(methods)), *added]
 
 
 def _load_plugins(paths: list[Path] | None) -> None:
