@@ -181,16 +181,19 @@ def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, exec
 
     Returns one row per group: its name, "status", COLUMNS, "message" and "file". If its file is gone, it is done again.
     """
-    keys = [f"{group.slug}-{_digest([*work.settings, _contents(work.data(group))])}" for group in groups]
+    keyed = {}
+    for group in groups:
+        contents = np.asarray(pd.util.hash_pandas_object(work.data(group), index=False)).tobytes()
+        keyed[f"{group.slug}-{_digest([*work.settings, contents])}"] = group
     with Store(folder / FINISHED) as store:
-        for key, group in zip(keys, groups, strict=True):
+        for key, group in keyed.items():
             known = store.outcomes.get(key)
             if known is not None and known.status == "ok" and not (folder / work.file(group)).exists():
                 del store.outcomes[key]
-        tasks = (Task(key, work.payload(group)) for key, group in zip(keys, groups, strict=True))
+        tasks = (Task(key, work.payload(group)) for key, group in keyed.items())
         outcomes = run(tasks, work.function, store, execution)
     rows = []
-    for key, group in zip(keys, groups, strict=True):
+    for key, group in keyed.items():
         outcome = outcomes[key]
         value = outcome.value if isinstance(outcome.value, dict) else {}
         told = {name: _number(value.get(name), whole=name in WHOLE) for name in COLUMNS}
@@ -237,7 +240,3 @@ def _digest(parts: Iterable[str | bytes]) -> str:
     for part in parts:
         digest.update(b"\0" + (part.encode(errors="surrogatepass") if isinstance(part, str) else part))
     return digest.hexdigest()[:DIGITS]
-
-
-def _contents(frame: pd.DataFrame) -> bytes:
-    return np.asarray(pd.util.hash_pandas_object(frame, index=False)).tobytes()

@@ -52,16 +52,17 @@ def lock(path: Path, place: Path, patience: float = 0.0) -> Iterator[None]:
 def stage(target: Path, patience: float = 0.0) -> Iterator[Path]:
     """An empty folder on the disk of `target`, for this process alone, that is gone afterwards."""
     around = _stage_of(target)
-    handle = _acquire(around / HOLDER, target, patience)
     files = around / FILES
     try:
-        # What is in it now is left over: its writer would have the lock.
-        shutil.rmtree(files, ignore_errors=True)
-        files.mkdir()
-        yield files
+        with lock(around / HOLDER, target, patience):
+            try:
+                # What is in it now is left over: its writer would have the lock.
+                shutil.rmtree(files, ignore_errors=True)
+                files.mkdir()
+                yield files
+            finally:
+                shutil.rmtree(files, ignore_errors=True)
     finally:
-        shutil.rmtree(files, ignore_errors=True)
-        _release(handle, around / HOLDER)
         # Another run may have taken it at this very moment; then it is not empty.
         with suppress(OSError):
             around.rmdir()
@@ -126,17 +127,15 @@ def _locked(handle: int) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    try:
+    with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _holder(path: Path) -> str:
-    try:
+    text = ""
+    with suppress(OSError):
         text = path.read_text(encoding="utf-8", errors="replace")[:LONGEST_NAME]
-    except OSError:
-        text = ""
     return "".join(c for c in text if c.isprintable()) or "one that has just begun"
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 MEMORY = 0.9
 """Weight of earlier measurements against the latest: early work is on few readings, where overheads dominate."""
 
+Changed = Callable[["Ledger"], None]
+
 
 class Ledger:
     """Work done and work ahead, by kind. What is left is the latter times the seconds that each unit took so far.
@@ -21,9 +23,7 @@ class Ledger:
     units differ in cost (predictions from more or fewer neighbours): `settle` says which size is ahead.
     """
 
-    def __init__(
-        self, changed: Callable[[Ledger], None] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, changed: Changed | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._changed, self._clock = changed, clock
         self._last = clock()
         self._ahead: dict[str, float] = {}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from biasgp import study
+from biasgp.data import campaign
 from biasgp.study import Execution, SensorDesign
-from biasgp.study.readings import StudyReadings, built_in, read_csv
 from biasgp.study.results import COLUMNS
 
 QUIET = Execution(progress=False)
@@ -28,15 +28,15 @@ def table(tmp_path):
 
 
 def test_the_protocol_is_the_papers(tmp_path, median):
-    data = built_in(0)["o3_ppb"]
+    data = campaign(random_state=0).o3
     shown = np.array([float(f"{value:.5g}") for value in data.y])  # as curves have it
     design = SensorDesign(responses=["o3_ppb"], shares=[0.2], replicates=2, methods=[median])
     results = study.sensor(tmp_path, design, QUIET)
     curve = results.curves["campaign/o3_ppb/0.2/r00/median"]
     y, replaced = np.array(curve["y"]), np.array(curve["replaced"]) > 0
     assert replaced.sum() == 280
-    assert not np.any(replaced & data.flagged)
-    assert set(y[replaced]) <= set(shown[data.flagged])
+    assert not np.any(replaced & data.is_outlier)
+    assert set(y[replaced]) <= set(shown[data.is_outlier])
     np.testing.assert_array_equal(y[~replaced], shown[~replaced])
     first, second = (row["mse"] for row in results.rows if row["share"] > 0)
     assert first != second
@@ -53,14 +53,19 @@ def test_the_replaced_records_do_not_depend_on_the_name_of_the_file(tmp_path, ta
     assert curves[0] == curves[1]
 
 
-def test_a_csv_is_read_as_hours_numbers_and_flags(table):
-    data = read_csv(table, ["so2"], ["so2_flag"])["so2"]
-    assert isinstance(data, StudyReadings)
-    assert data.X.shape == (39, 3)
-    assert data.X[0, 0] == 0.0
-    assert data.X[-1, 0] == 39.0
-    assert data.flagged.sum() == 4
-    assert data.f is None
+def test_a_csv_is_read_as_hours_numbers_and_flags(tmp_path, table, registered, median):
+    seen = []
+
+    def recording(setting):
+        seen.append((setting.n_readings, setting.n_features))
+        raise RuntimeError("seen")
+
+    registered("recording", recording)
+    design = SensorDesign(data=table, responses=["so2"], methods=["recording", median], replicates=1, shares=[0.1])
+    data = study.sensor(tmp_path / "study", design, QUIET).curves["readings/so2"]
+    assert set(seen) == {(39, 3)}
+    assert (data["time"][0], data["time"][-1]) == (0.0, 39.0)
+    assert (len(data["y"]), sum(data["flagged"]), data["f"]) == (39, 4, None)
 
 
 @pytest.mark.parametrize(

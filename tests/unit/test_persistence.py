@@ -250,6 +250,15 @@ def forged(saved, folder, **changes):
     return path
 
 
+def test_a_file_of_any_format_may_use_the_old_name_of_a_class(saved, tmp_path):
+    with zipfile.ZipFile(saved) as file:
+        schema = file.read("schema.json").decode()
+    old = schema.replace('"biasgp.kernels.stationary"', '"biasgp.kernels"')
+    assert old != schema
+    model = load_model(forged(saved, tmp_path, **{"schema.json": old}))
+    assert repr(model.kernel_) == repr(load_model(saved).kernel_)
+
+
 def test_a_note_of_nested_brackets_is_refused_in_one_line(saved, tmp_path):
     path = forged(saved, tmp_path, **{NOTE: "[" * 10_000 + "]" * 10_000})
     with pytest.raises(ModelFileError, match=r"^forged.skops cannot be loaded \(RecursionError.*again\.$"):

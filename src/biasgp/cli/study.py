@@ -158,9 +158,9 @@ def _chosen(context: typer.Context, quick: dict[str, Any]) -> dict[str, Any]:
     added = _add_methods(chosen["register"], chosen["peers"])
     methods = None if chosen["methods"] is None else _list(chosen["methods"])
     if added:
-        from biasgp.study.methods import builtin_names
+        from biasgp.study.methods import BUILTIN
 
-        methods = [*(builtin_names() if methods is None else methods), *added]
+        methods = [*(BUILTIN if methods is None else methods), *added]
     return chosen | {"methods": methods}
 
 

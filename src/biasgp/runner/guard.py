@@ -39,7 +39,7 @@ def perform(task: Task, function: Function, timeout: float | None = None, expend
         with _time_limit(timeout, expendable):
             return Outcome(task.key, OK, _plain(function(task.payload)))
     except _TimeLimitExceeded:
-        return Outcome(task.key, TIMEOUT, message=stopped(timeout))
+        return Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s")
     except Exception as error:
         return Outcome(task.key, FAILED, message=reason(error))
 
@@ -69,11 +69,6 @@ def reason(error: BaseException | None) -> str:
     """One line about an exception."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:MAX_MESSAGE] if text else type(error).__name__
-
-
-def stopped(timeout: float | None) -> str:
-    """The message of a task that reached its time limit."""
-    return f"stopped after {timeout:g} s"
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped,unused-ignore]
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.guard import end_with, perform, perform_in_worker, reason, stopped
+from biasgp.runner.guard import end_with, perform, perform_in_worker, reason
 from biasgp.runner.progress import reporting
 from biasgp.runner.store import Store
 from biasgp.runner.task import FAILED, OK, SERIAL, TIMEOUT, Execution, Function, Outcome, Task
@@ -84,7 +84,7 @@ def _carry_on_loky(
             # The guard ends the process of a task that cannot be stopped otherwise.
             was_ended = timeout is not None and seconds > timeout and "EXIT(1)" in str(flight.trouble)
             if len(batch) == 1 and was_ended:
-                yield Outcome(task.key, TIMEOUT, message=f"{stopped(timeout)}, with its worker")
+                yield Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s, with its worker")
             elif len(batch) == 1 and deaths[task.key] >= DEATHS:
                 message = f"its worker died {deaths[task.key]} times: {reason(flight.trouble)}"
                 yield Outcome(task.key, FAILED, message=message)

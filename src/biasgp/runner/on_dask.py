@@ -1,7 +1,6 @@
-"""Tasks on a Dask cluster.
+"""Tasks on a Dask cluster, through Dask's own client.
 
-Through Dask's own client and not joblib's Dask backend: that one waits for ever for a task whose workers have died too
-often.
+joblib's Dask backend would wait for ever for a task whose workers have died too often.
 """
 
 from __future__ import annotations

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from biasgp.runner import Execution, Outcome, Store, Task, run
 from biasgp.study.methods import Method
 from biasgp.study.results import COLUMNS, RESULTS, TASKS, Results, Row, claim, load, write
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def conduct(plan: StudyPlan, out: str | Path, execution: Execution, extend: bool
     return load(folder)
 
 
-def choose(what: str, given: Sequence[T], known: Sequence[T]) -> tuple[T, ...]:
+def choose(what: str, given: Sequence[Any], known: Sequence[Any]) -> tuple[Any, ...]:
     """The given values in the order of the known ones; ValueError for an unknown value, or for none at all."""
     unknown = [value for value in given if value not in known]
     if unknown or not given:

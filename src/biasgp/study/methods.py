@@ -16,8 +16,8 @@ from biasgp.models.transform_choice import RESPONSES
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 PAPERS = ("cob", "rab", "ep", "mcmc")
 """The four methods of the paper."""
-ORDER = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc")
-"""Of our own methods in the tables; `oracle` is the plain GP that is told which readings are outliers."""
+BUILTIN = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc")
+"""Our own methods, in the order of the tables; `oracle` is the plain GP that is told which readings are outliers."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "ep": {"noise": "scale"},
     "mcmc": {"noise": "scale", "chains": 2, "draws": 100, "tune": 60},
@@ -75,21 +75,16 @@ def register(name: str, make_estimator: MakeEstimator, *, knows_outliers: bool =
     """
     if not NAME.fullmatch(name):
         raise ValueError(f"A method's name is made of letters, digits and -_.+, got {name!r}.")
-    if name in builtin_names():
+    if name in BUILTIN:
         raise ValueError(f"{name!r} is one of our own methods; choose another name.")
     _registered[name] = Method(name, make_estimator, knows_outliers)
-
-
-def builtin_names() -> list[str]:
-    """Our own methods."""
-    return list(ORDER)
 
 
 def find_all(names: Iterable[str]) -> tuple[Method, ...]:
     """The methods of these names, each once; "cob@auto" is `cob` with response="auto". ValueError without any."""
     found = tuple(_find(name) for name in dict.fromkeys(names))
     if not found:
-        raise ValueError(f"methods names none; there are {', '.join([*builtin_names(), *_registered])}.")
+        raise ValueError(f"methods names none; there are {', '.join([*BUILTIN, *_registered])}.")
     return found
 
 
@@ -97,8 +92,8 @@ def _find(name: str) -> Method:
     if name in _registered:
         return _registered[name]
     base, _, response = name.partition("@")
-    if base not in builtin_names():
-        known = [*builtin_names(), *_registered]
+    if base not in BUILTIN:
+        known = [*BUILTIN, *_registered]
         near = difflib.get_close_matches(base, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"There is no method {name!r}; there are {', '.join(known)}.{hint}")

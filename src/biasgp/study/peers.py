@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.preprocessing import MinMaxScaler
 
 from biasgp._typing import Array
@@ -20,9 +22,6 @@ LENGTH_SCALE_BOUNDS = (1e-2, 1e3)
 
 def _sklearn_gpr(setting: Setting) -> Any:
     """scikit-learn's plain GP with our squared exponential kernel; its std is that of a reading already."""
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
     scales = np.ones(setting.n_features if setting.ard else 1)
     kernel = ConstantKernel() * RBF(scales, LENGTH_SCALE_BOUNDS) + WhiteKernel()
     return GaussianProcessRegressor(kernel, normalize_y=True, random_state=setting.seed)

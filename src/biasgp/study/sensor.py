@@ -6,10 +6,13 @@ ones. Share 0 is the campaign left as recorded, where only the list of outliers 
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -18,15 +21,20 @@ from typing import Any
 import numpy as np
 
 from biasgp import metrics
+from biasgp._typing import Array, Mask
+from biasgp.data import campaign
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
 from biasgp.study.driver import Cell, StudyPlan, choose, conduct
-from biasgp.study.methods import Method, Setting, builtin_names, find_all
-from biasgp.study.readings import FEATURES, RESPONSES, StudyReadings, built_in, read_csv
+from biasgp.study.methods import BUILTIN, Method, Setting, find_all
 from biasgp.study.results import Results, Row
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
+FEATURES = ("time", "temperature_c", "humidity_pct")
+RESPONSES = {"no_ppb": "no_flag", "o3_ppb": "o3_flag"}
+"""Of the built-in campaign, with their columns of flags."""
+SECONDS_PER_HOUR = 3600.0
 GROSS = 8.0
 """A flagged reading is gross when it is this many standard deviations from a fit of the unflagged ones.
 
@@ -36,6 +44,16 @@ FINGERPRINT_DIGITS = 16
 """Of the hash of a data file, in hexadecimal."""
 SHARE_UNIT = 1000
 """Shares enter the seed in thousandths."""
+
+
+@dataclass(frozen=True)
+class _SensorReadings:
+    """Inputs (the first is hours since the start), the response, its flagged records, and the truth where known."""
+
+    X: Array
+    y: Array
+    flagged: Mask
+    f: Array | None
 
 
 @dataclass(frozen=True)
@@ -105,16 +123,21 @@ def sensor(
         flags = tuple(RESPONSES.get(name, f"{name}_flag") for name in design.responses)
     if design.data is None:
         file = dataset = "campaign"
-        source, fingerprint = built_in(design.seed), ""
+        source, fingerprint = _built_in(design.seed), ""
     else:
         path = Path(design.data)
-        source = read_csv(path, design.responses, flags, design.features)
+        source = _read_csv(path, design.responses, flags, design.features)
         file, dataset = path.name, path.stem
         fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT_DIGITS]
     choose("response", design.responses, tuple(source))
     data = {name: _thinned(source[name], design.every) for name in design.responses}
-    for response, readings in data.items():
-        _refuse_shares(response, readings, design.shares)
+    for (name, readings), share in product(data.items(), design.shares):
+        count, normal = round(share * len(readings.y)), int((~readings.flagged).sum())
+        if not 1 <= count <= normal:
+            raise ValueError(
+                f"shares: {share:g} of the records of {name!r} is {count} of them; it must be at least 1, and at most "
+                f"the {normal} that are not flagged."
+            )
     design = replace(design, data=file, flags=flags, methods=[method.name for method in methods])
     plan = StudyPlan(
         kind="sensor",
@@ -129,29 +152,70 @@ def sensor(
     return conduct(plan, out, execution, extend)
 
 
+def _built_in(seed: int) -> dict[str, _SensorReadings]:
+    """The simulated campaign."""
+    data = campaign(random_state=seed)
+    gases = {"no_ppb": data.no, "o3_ppb": data.o3}
+    return {name: _SensorReadings(data.X, gas.y, gas.is_outlier, gas.f) for name, gas in gases.items()}
+
+
+def _read_csv(
+    path: Path, responses: Sequence[str], flags: Sequence[str], features: Sequence[str]
+) -> dict[str, _SensorReadings]:
+    """The responses of a CSV, each with its column of flags (anything but an empty cell is a flag).
+
+    The first feature may be a time in ISO 8601. Rows in which a feature, or the response, is no number are left out.
+    """
+    if len(responses) != len(flags):
+        raise ValueError(f"Give one flag column per response: {len(responses)} responses, {len(flags)} flags.")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"The data {str(path)!r} cannot be read as a CSV in UTF-8: {reason}.") from None
+    if not rows:
+        raise ValueError(f"{path} has no rows.")
+    missing = [name for name in (*features, *responses, *flags) if name not in rows[0]]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it has {', '.join(rows[0])}.")
+    X = np.array([[_number(row[name]) for name in features] for row in rows])
+    if np.isnan(X[:, 0]).all():
+        raise ValueError(f"{path} has no number and no time in its column {features[0]}.")
+    X[:, 0] -= np.nanmin(X[:, 0])
+    found = {}
+    for name, flag in zip(responses, flags, strict=True):
+        y = np.array([_number(row[name]) for row in rows])
+        flagged = np.array([bool((row[flag] or "").strip()) for row in rows])
+        use = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
+        if not (flagged & use).any():
+            raise ValueError(f"{path} has no flagged reading of {name} in {flag}: there is no outlier to draw from.")
+        found[name] = _SensorReadings(X[use], y[use], flagged[use], None)
+    return found
+
+
+def _number(text: str | None) -> float:
+    """A number, or the hours of a time; nan for anything else."""
+    text = (text or "").strip()
+    with suppress(ValueError):
+        return float(text)
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() / SECONDS_PER_HOUR
+    return float("nan")
+
+
 def _default_methods() -> list[str]:
     """All of ours, and sparse with its response transform chosen from the data."""
-    names = builtin_names()
+    names = list(BUILTIN)
     names.insert(names.index("sparse") + 1, "sparse@auto")
     return names
 
 
-def _thinned(data: StudyReadings, every: int) -> StudyReadings:
+def _thinned(data: _SensorReadings, every: int) -> _SensorReadings:
     """Every n-th record, and every flagged one."""
     keep = data.flagged | (np.arange(len(data.y)) % every == 0)
-    return StudyReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
-
-
-def _refuse_shares(name: str, data: StudyReadings, shares: Sequence[float]) -> None:
-    """ValueError for a share that replaces no record, or more than there are."""
-    normal = int((~data.flagged).sum())
-    for share in shares:
-        count = round(share * len(data.y))
-        if not 1 <= count <= normal:
-            raise ValueError(
-                f"shares: {share:g} of the records of {name!r} is {count} of them; it must be at least 1, and at most "
-                f"the {normal} that are not flagged."
-            )
+    return _SensorReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
 
 
 def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[Cell]:
@@ -172,7 +236,7 @@ def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Ite
             yield Cell(f"{dataset}/{response}/{share:g}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _perform(design: SensorDesign, data: Mapping[str, StudyReadings], cell: Cell) -> dict[str, Any]:
+def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: Cell) -> dict[str, Any]:
     """One task: its scores, and for the first replicate the fit at every record."""
     response, share, replicate = (cell.identity[name] for name in ("response", "share", "replicate"))
     here = data[response]
@@ -202,7 +266,7 @@ def _perform(design: SensorDesign, data: Mapping[str, StudyReadings], cell: Cell
     return {"row": row, "curve": drawable(y=y, replaced=replaced, mean=mean, std=std)}
 
 
-def _compare_with_flags(model: Any, data: StudyReadings, setting: Setting) -> Row:
+def _compare_with_flags(model: Any, data: _SensorReadings, setting: Setting) -> Row:
     """How the method's list of outliers compares with the flags that are gross, and with the unflagged readings."""
     mask = getattr(model, "outlier_mask_", None)
     if mask is None:

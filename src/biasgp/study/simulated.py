@@ -17,7 +17,7 @@ from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
 from biasgp.runner import SERIAL, Execution
 from biasgp.study.driver import Cell, StudyPlan, choose, conduct
-from biasgp.study.methods import MakeEstimator, Method, Setting, builtin_names, find_all
+from biasgp.study.methods import BUILTIN, MakeEstimator, Method, Setting, find_all
 from biasgp.study.results import Results
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
@@ -78,7 +78,7 @@ def simulated(
     """
     if design.replicates < 1 or design.seed < 0:
         raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {design.replicates} and {design.seed}.")
-    methods = find_all(builtin_names() if design.methods is None else design.methods)
+    methods = find_all(BUILTIN if design.methods is None else design.methods)
     design = replace(
         design,
         datasets=choose("data set", design.datasets, DATASETS),
@@ -135,8 +135,8 @@ def _toy_curve(method: Method) -> dict[str, Any]:
     trial = Trial(data.X, data.y, data.is_outlier, data.X_test[:0], data.y_test[:0], None)
     model, _ = fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0), trial)
     mean, std = model.predict(data.X_test, return_std=True)
-    extra = {"bias": model.bias_, "bias_variance": getattr(model, "bias_variance_", None)}
-    curve = _curve(data, slice(None), mean, std, **extra)
+    variance = getattr(model, "bias_variance_", None)
+    curve = _curve(data, slice(None), mean, std, bias=model.bias_, bias_variance=variance)
     return curve | {"noise_variance": float(model.noise_variance_)}
 
 
