@@ -36,7 +36,7 @@ from biasgp.analysis.selection import KERNELS
 from biasgp.cli.demo import campaign_table
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign
-from biasgp.estimators.methods import METHODS
+from biasgp.estimators import METHODS
 from biasgp.response import Scaling
 from biasgp.watch import Ledger, Watch, watched
 from speed import seconds
@@ -152,7 +152,7 @@ class Count(Ledger):
 
     total = 0.0
 
-    def did(self, kind: str, units: float, size: int) -> None:
+    def did(self, kind: str, units: float, size: int = 0) -> None:
         self.total += units * (kind == FACTORISATIONS)
 
 

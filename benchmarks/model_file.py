@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from biasgp.estimators.methods import METHODS
+from biasgp.estimators import METHODS
 from biasgp.persistence import load_model, save_model
 from speed import seconds
 

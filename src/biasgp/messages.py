@@ -8,6 +8,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
+def clip(text: str, length: int = 60) -> str:
+    """The text, cut where it would fill the line."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 class BiasGPWarning(UserWarning):
     """Every warning of this package; filter on it to silence them all. `args[0]` is the Finding that it tells."""
 
@@ -70,6 +75,10 @@ class AmbiguousOutliersWarning(UntrustworthyFitWarning):
 
 class WrongUseError(ValueError):
     """Something was asked for that cannot be done; the message says what to ask for instead."""
+
+
+class TableError(ValueError):
+    """The table cannot be used as it is; the message says why and what to do."""
 
 
 class FailedFitError(RuntimeError):

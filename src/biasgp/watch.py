@@ -51,7 +51,7 @@ class Ledger:
         """Time before this is not counted."""
         self._last = self._clock()
 
-    def did(self, kind: str, units: float, size: int) -> None:
+    def did(self, kind: str, units: float, size: int = 0) -> None:
         """This much of it was done since the last report or mark."""
         if kind not in self._ahead:
             return
@@ -121,35 +121,10 @@ def tell(text: str) -> None:
 def stage(text: str) -> None:
     """Report which part of a fit begins, in words for a user."""
     tell(text)
-    _ledger().stage = text
+    ledger().stage = text
 
 
-def did(kind: str, units: float, size: int = 0) -> None:
-    """`Ledger.did`, if one is kept."""
-    _ledger().did(kind, units, size)
-
-
-def expect(kind: str, units: float) -> None:
-    """`Ledger.expect`, if one is kept."""
-    _ledger().expect(kind, units)
-
-
-def expects(kind: str) -> bool:
-    """`Ledger.expects`, if one is kept."""
-    return _ledger().expects(kind)
-
-
-def settle(kind: str, size: int) -> None:
-    """`Ledger.settle`, if one is kept."""
-    _ledger().settle(kind, size)
-
-
-def mark() -> None:
-    """`Ledger.mark`, if one is kept."""
-    _ledger().mark()
-
-
-def _ledger() -> Ledger:
-    """The ledger of the current watch, or one that is thrown away."""
+def ledger() -> Ledger:
+    """The ledger of the current watch, or one that is thrown away where none is kept."""
     watch = _watch.get()
     return watch.ledger if watch and watch.ledger else Ledger()

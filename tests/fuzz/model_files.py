@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.estimators.methods import METHODS
+from biasgp.estimators import METHODS
 from biasgp.messages import CovarianceError
 from biasgp.persistence import DIGEST, SEAL, ModelFileError, load_model, save_model
 from biasgp.persistence.archive import NOTE, SCHEMA

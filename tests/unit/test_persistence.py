@@ -18,7 +18,7 @@ import skops.io
 from sklearn.linear_model import LinearRegression
 
 from biasgp import BiasGPWarning, GaussianGP
-from biasgp.estimators.methods import METHODS
+from biasgp.estimators import METHODS
 from biasgp.kernels import Linear, SquaredExponential
 from biasgp.persistence import DIGEST, SEAL, ModelFileError, load_model, read_model, save_model
 from biasgp.persistence.archive import NOTE

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from biasgp import GaussianGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+from biasgp import GaussianGP, ScaleMixtureGP, SparseBiasGP, StudentTGP, watch
 from biasgp.cli.progress import LONG, QUICK, Teller
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.runner.progress import SECONDS_BETWEEN_LINES
-from biasgp.watch import Ledger, Watch, did, expect, stage, watched
+from biasgp.watch import Ledger, Watch, stage, watched
 
 
 class Clock:
@@ -73,9 +73,9 @@ def test_work_that_nobody_foresaw_takes_no_time_from_what_was(clock):
 def test_a_ledger_goes_on_inside_another_watch(clock):
     ledger = Ledger(clock=clock)
     with watched(Watch(ledger=ledger)), watched(Watch(deadline=10.0)):
-        expect("terms", 2.0)
+        watch.ledger().expect("terms", 2.0)
         clock.now = 3.0
-        did("terms", 1.0)
+        watch.ledger().did("terms", 1.0)
         stage("all readings")
     assert ledger.left == pytest.approx(3.0) and ledger.stage == "all readings"
 
@@ -116,7 +116,7 @@ class Record(Ledger):
         super().__init__()
         self.seen: list[tuple[str, float, float]] = []
 
-    def did(self, kind: str, units: float, size: int) -> None:
+    def did(self, kind: str, units: float, size: int = 0) -> None:
         super().did(kind, units, size)
         if self.expects(kind):
             self.seen.append((kind, units, self._ahead[kind]))
@@ -147,7 +147,7 @@ def test_the_cost_of_predictions_from_neighbours_is_known_before_the_search_for_
     y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(len(X))
     ledger = Record()
     with watched(Watch(ledger=ledger)):
-        expect(PREDICTIONS, 2.0 * len(X))
+        watch.ledger().expect(PREDICTIONS, 2.0 * len(X))
         SparseBiasGP().fit(X, y)
         kinds = [entry[0] for entry in ledger.seen]
         assert set(kinds) == {"passes", "terms", PREDICTIONS}

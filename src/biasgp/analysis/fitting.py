@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from biasgp._typing import Array, Mask
 from biasgp.analysis.selection import KERNELS
 from biasgp.data.columns import Readings
+from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
-from biasgp.estimators.methods import METHODS
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
 from biasgp.models.diagnosis import Finding
 

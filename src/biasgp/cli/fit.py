@@ -126,7 +126,7 @@ def fit_into(
         with following("Fitting", advice, quiet=output.quiet):
             if by_neighbours:
                 # They can take longer than the fit: all rows, and again without themselves.
-                watch.expect(PREDICTIONS, 2 * len(readings.y))
+                watch.ledger().expect(PREDICTIONS, 2 * len(readings.y))
             fitted = fit(readings, settings, split)
             watch.stage("predicting every row")
             outcome = examine(selection, settings, table.name, readings, fitted)
@@ -161,7 +161,7 @@ def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, ob
     columns = [readings.target, *(name for feature in readings.features for name in feature.columns)]
     return {
         "target": readings.target,
-        "features": [feature.to_dict() for feature in readings.features],
+        "features": [asdict(feature) for feature in readings.features],
         "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
         "method": settings.method,
         "formats": {name: asdict(form) for name, form in table.formats(columns).items()},

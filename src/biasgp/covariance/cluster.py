@@ -121,10 +121,6 @@ def _light(value: Any) -> Any:
     return value
 
 
-def _restored(value: Any) -> Any:
-    return np.full(value.size, value.value) if isinstance(value, _Constant) else value
-
-
 def _same(old: list[Any], new: list[Any]) -> bool:
     return all(
         a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in zip(old, new, strict=True)
@@ -136,7 +132,10 @@ def _work_on(held: _Parcel, work: Work, shared: tuple[Any, ...], *arguments: _Pa
 
     Its exception is returned, not raised: what is raised is trouble of the cluster's, of whatever type.
     """
-    columns = [[_restored(value) for value in parcel.content] for parcel in arguments]
+    columns = [
+        [np.full(part.size, part.value) if isinstance(part, _Constant) else part for part in parcel.content]
+        for parcel in arguments
+    ]
     try:
         return [work(block, *shared, *own) for block, *own in zip(held.content, *columns, strict=True)]
     except Exception as error:

@@ -11,7 +11,7 @@ from scipy.linalg import blas, lapack
 
 from biasgp._typing import Array
 from biasgp.messages import CovarianceError
-from biasgp.watch import did
+from biasgp.watch import ledger
 
 FACTORISATIONS = "factorisations"
 """Kind of work of the exact models, in cubes of the number of rows."""
@@ -84,7 +84,7 @@ def factorise(C: Array, noise: Array) -> DenseFactor:
         least = len(K) * np.finfo(float).eps * K.diagonal()
         # K is symmetric, so its transpose is itself in the order that LAPACK wants.
         lower, info = lapack.dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
-        did(FACTORISATIONS, len(K) ** 3)
+        ledger().did(FACTORISATIONS, len(K) ** 3)
         if info == 0 and np.all(lower.diagonal() ** 2 > least):
             return DenseFactor(lower, jitter)
     raise CovarianceError(

@@ -14,7 +14,7 @@ from biasgp.covariance.conditionals import condition
 from biasgp.covariance.neighbours import Index, Nearness, first_where
 from biasgp.covariance.posterior import DensePosterior, PartialPosterior
 from biasgp.kernels import Kernel
-from biasgp.watch import did, mark, settle
+from biasgp.watch import ledger
 
 PREDICTIONS = "predictions"
 """Kind of work, in points; its size is the number of neighbours."""
@@ -69,7 +69,7 @@ class VecchiaPosterior:
         sizes = [size * m for size in POLICY.sizes if size == 1 or size * m < len(X)]
         spread = [float(few._with_neighbours(size).mean_and_variance(points)[1].mean()) for size in sizes]
         enough = next(size for size, value in zip(sizes, spread, strict=True) if value <= POLICY.enough * spread[-1])
-        settle(PREDICTIONS, enough)
+        ledger().settle(PREDICTIONS, enough)
         return few._with_neighbours(enough)
 
     def _with_neighbours(self, neighbours: int) -> VecchiaPosterior:
@@ -92,7 +92,7 @@ class VecchiaPosterior:
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
         mean, variance = np.empty(len(X)), np.empty(len(X))
         noise = self.noise + self.jitter
-        mark()
+        ledger().mark()
         for start in range(0, len(X), POLICY.chunk):
             rows = slice(start, start + POLICY.chunk)
             points, near = X[rows], self._nearness.nearest(X[rows], self.neighbours)
@@ -101,7 +101,7 @@ class VecchiaPosterior:
             pieces, _ = blocks.evaluate(_conditional_mean, (self.kernel,), noise, self.residual)
             mean[rows], variance[rows] = (np.concatenate(part) for part in zip(*pieces, strict=True))
             if len(near) >= POLICY.measured:
-                did(PREDICTIONS, len(near), self.neighbours)
+                ledger().did(PREDICTIONS, len(near), self.neighbours)
         return mean, variance
 
     def leave_one_out(self) -> tuple[Array, Array]:

@@ -12,8 +12,8 @@ import pandas as pd
 
 from biasgp._typing import Array, Mask
 from biasgp.data.numbers import OTHER, POINT, WORDS, Decision, Written, read_number, tidy
-from biasgp.data.refusal import TableError, clip
 from biasgp.data.times import Times, like_time, parse_times, parse_times_of_day, typed_times
+from biasgp.messages import TableError, clip
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", "—", "?", "nil"})
 LARGEST = 1e100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,6 @@ class Feature:
         # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
         elapsed = times.values.astype("datetime64[us]") - np.datetime64(pd.Timestamp(self.origin), "us")
         return np.asarray(elapsed / np.timedelta64(1, "h"))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Feature:
@@ -230,6 +227,10 @@ def read_readings(
         left_out.append((f"{name!r} is missing", int(absent.sum())))
         kept = kept & ~absent
     y, *inputs = (values for _, values in columns)
+    flags = None
+    if flag_column is not None:  # any cell that does not say no
+        words = table.column(flag_column).cells.astype(str).str.strip().str.lower()
+        flags = np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | table.column(flag_column).missing))
     _refuse_unusable(table, target, y[kept])
     return Readings(
         target,
@@ -238,7 +239,7 @@ def read_readings(
         y,
         kept,
         tuple((reason, count) for reason, count in left_out if count),
-        None if flag_column is None else _read_flags(table, flag_column),
+        flags,
         notes,
     )
 
@@ -254,10 +255,3 @@ def _refuse_unusable(table: Table, target: str, y: Array) -> None:
         raise TableError(
             f"Column {target!r} is {y[0]:g} in all {n} rows: there is nothing to learn. Choose another --target."
         )
-
-
-def _read_flags(table: Table, name: str) -> Mask:
-    """Readings that someone has flagged: any cell that does not say no."""
-    column = table.column(name)
-    words = column.cells.astype(str).str.strip().str.lower()
-    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | column.missing))

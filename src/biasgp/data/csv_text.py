@@ -13,8 +13,8 @@ from itertools import islice
 import pandas as pd
 
 from biasgp.data.numbers import OTHER, read_number, tidy
-from biasgp.data.refusal import TableError, clip
 from biasgp.data.times import like_time
+from biasgp.messages import TableError, clip
 
 SEPARATORS = (",", ";", "\t", "|")
 PIECE = 1_000_000

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.data.refusal import clip
+from biasgp.messages import clip
 
 POINT, COMMA = ".", ","
 OTHER = {POINT: COMMA, COMMA: POINT}

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from biasgp.data.csv_text import refuse_duplicates
-from biasgp.data.refusal import TableError, clip
+from biasgp.messages import TableError, clip
 
 
 def read_parquet(data: bytes, name: str) -> pd.DataFrame:

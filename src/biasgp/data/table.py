@@ -18,7 +18,7 @@ from biasgp.data.column import MISSING, UNKNOWN, Column, Format
 from biasgp.data.csv_text import is_value, read_cells
 from biasgp.data.numbers import COMMA, POINT
 from biasgp.data.parquet import read_parquet
-from biasgp.data.refusal import TableError, clip
+from biasgp.messages import TableError, clip
 
 __all__ = ["Format", "ReadOptions", "Table", "TableError", "read_table"]
 

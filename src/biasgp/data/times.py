@@ -13,7 +13,7 @@ import pandas as pd
 from biasgp._typing import Mask
 from biasgp.data import zones
 from biasgp.data.numbers import is_strong
-from biasgp.data.refusal import clip
+from biasgp.messages import clip
 
 _CLOCK = r"(?P<h>\d{1,2})[:.](?P<mi>\d{2})(?:[:.](?P<s>\d{2}(?:[.,]\d+)?))?\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
 _TAIL = rf"(?:(?:[ T,]+){_CLOCK}\s*(?P<zone>{zones.PATTERN})?)?"

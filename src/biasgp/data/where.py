@@ -29,9 +29,9 @@ import numpy as np
 import pandas as pd
 
 from biasgp._typing import Mask
-from biasgp.data.refusal import TableError
 from biasgp.data.times import parse_times_of_day
 from biasgp.data.where_text import ALLOWED, Source, parse
+from biasgp.messages import TableError
 
 if TYPE_CHECKING:
     from biasgp.data.column import Column

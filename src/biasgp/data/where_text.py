@@ -9,8 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import NoReturn
 
-from biasgp.data.refusal import TableError, clip
-from biasgp.messages import printable
+from biasgp.messages import TableError, clip, printable
 
 MAX_LENGTH = 2_000
 """Characters of a condition: more than anyone writes by hand, and little enough to bound the work on every table."""

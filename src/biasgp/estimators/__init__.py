@@ -1,5 +1,6 @@
 """scikit-learn estimators: the only rooms that import sklearn.base."""
 
+from biasgp.estimators.base import BaseGP
 from biasgp.estimators.constant_bias import ConstantBiasGP
 from biasgp.estimators.gaussian import GaussianGP
 from biasgp.estimators.random_bias import RandomBiasGP
@@ -7,4 +8,14 @@ from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.student_t import StudentTGP
 
-__all__ = ["ConstantBiasGP", "GaussianGP", "RandomBiasGP", "ScaleMixtureGP", "SparseBiasGP", "StudentTGP"]
+__all__ = ["METHODS", "ConstantBiasGP", "GaussianGP", "RandomBiasGP", "ScaleMixtureGP", "SparseBiasGP", "StudentTGP"]
+
+METHODS: dict[str, type[BaseGP]] = {
+    "gp": GaussianGP,
+    "cob": ConstantBiasGP,
+    "rab": RandomBiasGP,
+    "sparse": SparseBiasGP,
+    "ep": StudentTGP,
+    "mcmc": ScaleMixtureGP,
+}
+"""By their short names, as the command line and the studies call them."""

@@ -38,7 +38,7 @@ from biasgp.models.strategy import EXACT, Strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
-from biasgp.watch import expect
+from biasgp.watch import ledger
 
 ROUNDING = 1e-10
 """Share of the prior variance by which rounding can make a covariance indefinite."""
@@ -169,9 +169,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
             if self._strategy(problem).exact:
-                expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
+                ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             model = self._fit_model(problem)
-            expect(FACTORISATIONS, 0.0)
+            ledger().expect(FACTORISATIONS, 0.0)
         self._unpack(model, response)
         if watch.expired:
             self._out_of_time().warn(stacklevel=2)

@@ -64,7 +64,9 @@ def _validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
         return _validated(estimator, doubles, *arrays[1:], **options)
     except (TypeError, ValueError) as error:
         raise _naming_the_text(error, X) from error
-    _check_finite(found[0] if len(arrays) > 1 else found, column_names(estimator))
+    numbers, names = found[0] if len(arrays) > 1 else found, column_names(estimator)
+    for j in np.flatnonzero(~(np.abs(numbers) <= LARGEST).all(axis=0)).tolist():
+        _refuse_unless_finite(numbers[:, j], f"X, {_column(j, names)},")
     return found
 
 
@@ -119,12 +121,6 @@ def column_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _check_finite(X: Array, names: Sequence[str] | None) -> None:
-    """Refuse NaN, infinity and numbers too large to square, naming the column and its first bad row."""
-    for j in np.flatnonzero(~(np.abs(X) <= LARGEST).all(axis=0)).tolist():
-        _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},")
-
-
 def _column(j: int, names: Sequence[str] | None) -> str:
     return f"column {names[j]!r}" if names is not None else f"column {j}"
 
@@ -139,6 +135,7 @@ def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None
 
 
 def _refuse_unless_finite(values: Array, what: str) -> None:
+    """Refuse NaN, infinity and numbers too large to square, naming the first bad row."""
     bad = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(bad) == 0:
         return

@@ -77,26 +77,18 @@ class Finding:
 class DiagnosisPolicy:
     """When something is worth telling; benchmarks/stress.py has data where each is due and where it is not."""
 
-    tail: float = 5.0
-    """Skewness or kurtosis this many standard errors from the normal's is not noise."""
-    far: float = 3.0
-    """Standard deviations from which a clean reading is worth a look where the tails are heavy."""
-    fewest_residuals: int = 20
-    """Of fewer, skewness and kurtosis say nothing."""
+    tail: float = 5.0  # skewness or kurtosis this many standard errors from the normal's is not noise
+    far: float = 3.0  # standard deviations from which a clean reading is worth a look where the tails are heavy
+    fewest_residuals: int = 20  # of fewer, skewness and kurtosis say nothing
     most_residuals: int = 5000
     """Standard errors are those of at most so many: among more, a departure too small to matter would show."""
-    too_many_flagged: float = 0.45
-    """Share of the readings that is suspect by itself."""
-    many_flagged: float = 0.1
-    """Share that is suspect where hardly any noise is left."""
-    noiseless: float = 1e-4
-    """Noise variance that is hardly any, in units of y's robust variance."""
+    too_many_flagged: float = 0.45  # share of the readings that is suspect by itself
+    many_flagged: float = 0.1  # share that is suspect where hardly any noise is left
+    noiseless: float = 1e-4  # noise variance that is hardly any, in units of y's robust variance
     cluster: float = 4.0
     """Flagged readings beside one another this many standard errors more often than by chance are clusters."""
-    fewest_clustered: int = 5
-    """Of fewer flagged readings nothing can be said."""
-    most_rows: int = 100
-    """Readings that a finding names: model files hold them one by one."""
+    fewest_clustered: int = 5  # of fewer flagged readings nothing can be said
+    most_rows: int = 100  # readings that a finding names: model files hold them one by one
 
 
 POLICY = DiagnosisPolicy()

@@ -27,7 +27,7 @@ from biasgp.models.problem import FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, NOISE_RANGE, Strategy, covariance_bounds
 from biasgp.optimize import OUT_OF_TIME, Report, minimize
 from biasgp.optimize import POLICY as SEARCH
-from biasgp.watch import did, expect, out_of_time, stage, tell
+from biasgp.watch import ledger, out_of_time, stage, tell
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class RandomBiasLikelihood:
         free, x = high > low, np.clip(x, low, high)
         value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
         stage("variances of all readings")
-        expect(ROUNDS, TYPICAL_ROUNDS)
+        ledger().expect(ROUNDS, TYPICAL_ROUNDS)
         for n_iter in range(1, max_iter + 1):
             x = self._variances_step(x, bounds)
             mu = self.level(self.covariance(x))
@@ -138,11 +138,11 @@ class RandomBiasLikelihood:
             spent += step.n_evaluations
             before, value = value, step.value + self.penalty(mu, x)
             tell(f"round {n_iter}, objective {value:.6g}")
-            did(ROUNDS, 1.0)
+            ledger().did(ROUNDS, 1.0)
             if before - value <= POLICY.settled * len(problem) or out_of_time():
                 message = OUT_OF_TIME if out_of_time() else "the value settled"
                 break
-        expect(ROUNDS, 0.0)
+        ledger().expect(ROUNDS, 0.0)
         settled = message == "the value settled"
         at_lower, at_upper = x <= low + SEARCH.on_bound, x >= high - SEARCH.on_bound
         return Report(x, value, settled, message, n_iter, spent, free & at_lower, free & at_upper)

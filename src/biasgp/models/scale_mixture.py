@@ -37,7 +37,7 @@ from biasgp.models.problem import OUTLIER_SIZE, Problem
 from biasgp.models.samplers import Metric, StepSize
 from biasgp.models.t_noise import START_NU, Normality, StudentT, StudentTNoiseFit, exceedance, robust_start
 from biasgp.optimize import Report
-from biasgp.watch import did, expect, stage
+from biasgp.watch import ledger, stage
 
 ITERATIONS = "iterations"
 """Kind of work."""
@@ -149,8 +149,8 @@ def sample(
     relearn = {max(1, int(share * plan.tune)) for share in plan.relearn}
     total = plan.tune + plan.draws
     stage("sampling")
-    expect(FACTORISATIONS, 0.0)
-    expect(ITERATIONS, total)
+    ledger().expect(FACTORISATIONS, 0.0)
+    ledger().expect(ITERATIONS, total)
     try:
         for iteration in range(total):
             tuning = iteration < plan.tune
@@ -164,14 +164,14 @@ def sample(
                 step.restart(step.settled)
             if not tuning:
                 trace.record(chains)
-            did(ITERATIONS, 1.0)
+            ledger().did(ITERATIONS, 1.0)
             if progress is not None:
                 progress(iteration + 1, total)
     except KeyboardInterrupt:
         if not (plan.keep_on_interrupt and trace.x):
             raise
         trace.interrupted = True
-    expect(ITERATIONS, 0.0)
+    ledger().expect(ITERATIONS, 0.0)
     return _summary(trace)
 
 

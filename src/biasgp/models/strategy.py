@@ -25,7 +25,7 @@ from biasgp.inputs import representative_rows
 from biasgp.kernels import Kernel
 from biasgp.models.problem import EVERYTHING, Problem, Rows
 from biasgp.optimize import Objective, Report, go_on, multistart, resume
-from biasgp.watch import did, expect, out_of_time, stage, tell
+from biasgp.watch import ledger, out_of_time, stage, tell
 
 
 @dataclass(frozen=True)
@@ -235,14 +235,14 @@ class NearestNeighbours(Strategy):
             stage("all readings" if share == 1.0 else "a sample of the readings")
             tell(f"neighbours of {share:.0%} of {n} readings")
             # A sample is usually followed by as many evaluations with all readings.
-            expect(TERMS, EVALUATIONS * n * (1.0 if share == 1.0 else 1.0 + share))
+            ledger().expect(TERMS, EVALUATIONS * n * (1.0 if share == 1.0 else 1.0 + share))
             vecchia = Vecchia(kernel.with_theta(report.x[:p]), X, self.neighbours, share=share, make_pool=make_pool)
             report = _resume_per_reading(build(vecchia, problem), report, bounds, max_iter, n, share * n)
             now = Nearness.of(kernel.with_theta(report.x[:p]), X)
             if out_of_time() or not now.differs_from(vecchia.nearness, POLICY.moved):
                 break
         if share == 1.0:
-            expect(TERMS, 0.0)
+            ledger().expect(TERMS, 0.0)
         return vecchia, report
 
     def posterior(self, kernel: Kernel, problem: Problem, noise: Array, kept: Mask) -> Posterior:
@@ -307,7 +307,7 @@ def _resume_per_reading(
 
     def scaled(x: Array) -> tuple[float, Array]:
         value, gradient = objective(x)
-        did(TERMS, n_terms)
+        ledger().did(TERMS, n_terms)
         return value / unit, gradient / unit
 
     report = resume(scaled, _grown(found, 1.0 / unit), bounds, max_iter)

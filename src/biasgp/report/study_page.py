@@ -52,19 +52,15 @@ def _figure(figure: Figure, folder: Path, name: str, caption: str) -> Part:
         figure.set_layout_engine("none")
         png = io.BytesIO()
         figure.savefig(png, format="png", metadata={"Software": None})
-    stem = _file_stem(name)
+    # A file name of its own without a path: what results call a kernel or a response must not leave the folder.
+    stem = re.sub(r"[^\w+=@-]", "_", name)[:MAX_STEM]
+    stem += "" if stem == name else f"-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
     write_atomically(folder / f"{stem}.svg", svg.getvalue())
     part = folder / f"{stem}.png.part"
     part.write_bytes(png.getvalue())
     part.replace(folder / f"{stem}.png")
     data = base64.b64encode(svg.getvalue().encode()).decode()
     return "figure", {"caption": caption, "image": f"data:image/svg+xml;base64,{data}"}
-
-
-def _file_stem(name: str) -> str:
-    """A file name of its own without a path: what results call a kernel or a response must not leave the folder."""
-    safe = re.sub(r"[^\w+=@-]", "_", name)[:MAX_STEM]
-    return name if name == safe else f"{safe}-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def _about(results: Results) -> Iterable[Part]:

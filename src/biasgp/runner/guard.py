@@ -37,7 +37,8 @@ def perform(task: Task, function: Function, timeout: float | None = None, expend
     """
     try:
         with _time_limit(timeout, expendable):
-            return Outcome(task.key, OK, _plain(function(task.payload)))
+            # The value as JSON has it: what a run returns is what a later run reads from disk.
+            return Outcome(task.key, OK, json.loads(json.dumps(function(task.payload), default=_unbox)))
     except _TimeLimitExceeded:
         return Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s")
     except Exception as error:
@@ -75,11 +76,6 @@ def reason(error: BaseException | None) -> str:
 def _limit_blas() -> None:
     """Once per process and for good: workers with several threads would undo each other's limits."""
     threadpool_limits(1, user_api="blas")
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON has it: what a run returns is what a later run reads from disk."""
-    return json.loads(json.dumps(value, default=_unbox))
 
 
 def _unbox(value: Any) -> Any:

@@ -13,7 +13,7 @@ from biasgp.study.results import COLUMNS, RESULTS, TASKS, Results, Row, claim, l
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """One task: a method on one data set."""
 
     key: str
@@ -28,8 +28,8 @@ class StudyPlan:
 
     kind: str
     configuration: Mapping[str, Any]
-    cells: Sequence[Cell]
-    function: Callable[[Cell], dict[str, Any]]
+    cells: Sequence[StudyCell]
+    function: Callable[[StudyCell], dict[str, Any]]
     """Returns a "row" of scores, a "curve" for a figure, or both."""
     curves: Mapping[str, Any] = field(default_factory=dict)
     """Data of figures that no task computes."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from biasgp.estimators.methods import METHODS
+from biasgp.estimators import METHODS
 from biasgp.kernels import Kernel
 from biasgp.models.transform_choice import RESPONSES
 

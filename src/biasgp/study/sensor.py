@@ -26,7 +26,7 @@ from biasgp.data import campaign
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import Cell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
 from biasgp.study.methods import BUILTIN, Method, Setting, find_all
 from biasgp.study.results import Results, Row
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
@@ -218,7 +218,7 @@ def _thinned(data: _SensorReadings, every: int) -> _SensorReadings:
     return _SensorReadings(data.X[keep], data.y[keep], data.flagged[keep], None if data.f is None else data.f[keep])
 
 
-def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[Cell]:
+def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Iterator[StudyCell]:
     """In the order of the results."""
     for response, share in product(design.responses, (0.0, *design.shares)):
         for replicate, method in product(range(design.replicates if share > 0.0 else 1), methods):
@@ -233,10 +233,10 @@ def _cells(design: SensorDesign, dataset: str, methods: Sequence[Method]) -> Ite
                 "replicate": replicate,
                 "method": method.name,
             }
-            yield Cell(f"{dataset}/{response}/{share:g}/r{replicate:02d}/{method.name}", method, identity)
+            yield StudyCell(f"{dataset}/{response}/{share:g}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: Cell) -> dict[str, Any]:
+def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: StudyCell) -> dict[str, Any]:
     """One task: its scores, and for the first replicate the fit at every record."""
     response, share, replicate = (cell.identity[name] for name in ("response", "share", "replicate"))
     here = data[response]

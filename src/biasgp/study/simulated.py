@@ -16,7 +16,7 @@ from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import Cell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
 from biasgp.study.methods import BUILTIN, MakeEstimator, Method, Setting, find_all
 from biasgp.study.results import Results
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
@@ -86,12 +86,14 @@ def simulated(
         scenarios=choose("scenario", design.scenarios, tuple(SCENARIOS)),
         methods=tuple(method.name for method in methods),
     )
-    toys = [Cell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
+    toys = (
+        [StudyCell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
+    )
     cells = [*toys, *_cells(design, methods)]
     return conduct(StudyPlan("simulated", asdict(design), cells, partial(_perform, design)), out, execution, extend)
 
 
-def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[Cell]:
+def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[StudyCell]:
     """In the order of the results. With one input the two kernels are one, so 1d has the first only."""
     for dataset in design.datasets:
         kernels = design.kernels[:1] if dataset == "1d" else design.kernels
@@ -106,10 +108,10 @@ def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[Cell]
                 "replicate": replicate,
                 "method": method.name,
             }
-            yield Cell(f"{dataset}/{kernel}/s{scenario}/r{replicate:02d}/{method.name}", method, identity)
+            yield StudyCell(f"{dataset}/{kernel}/s{scenario}/r{replicate:02d}/{method.name}", method, identity)
 
 
-def _perform(design: SimulatedDesign, cell: Cell) -> dict[str, Any]:
+def _perform(design: SimulatedDesign, cell: StudyCell) -> dict[str, Any]:
     """One task: scores, and the curve if a figure shows it."""
     if not cell.identity:
         return {"curve": _toy_curve(cell.method)}

@@ -25,14 +25,10 @@ from biasgp.models.sparse.kinds import PRIOR, Labels, Slab, log_normal
 class _MovePolicy:
     """How labels are moved."""
 
-    min_inside: int = 3
-    """The GP keeps at least this many readings."""
-    min_gain: float = 1e-9
-    """Nats. A move that raises the log evidence by less is rounding."""
-    rounding: float = 1e-12
-    """Lower limit of a positive difference, as a share of its minuend."""
-    batch: int = 32
-    """Rank-one updates that are applied to Q together: one pass over N×N numbers instead of this many."""
+    min_inside: int = 3  # the GP keeps at least this many readings
+    min_gain: float = 1e-9  # nats. A move that raises the log evidence by less is rounding.
+    rounding: float = 1e-12  # lower limit of a positive difference, as a share of its minuend
+    batch: int = 32  # rank-one updates that are applied to Q together: one pass over N×N numbers instead of this many
 
 
 _POLICY = _MovePolicy()

@@ -24,7 +24,7 @@ from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.search import SparseBiasFit, Step, at_lower_bound
 from biasgp.models.strategy import EVALUATIONS, SOME_TERMS, TERMS, Found, Strategy, Surroundings, covariance_bounds
-from biasgp.watch import did, expect, expects, out_of_time, stage
+from biasgp.watch import ledger, out_of_time, stage
 
 PASSES = "passes"
 """Kind of work: readings whose odds are computed."""
@@ -34,16 +34,11 @@ PASSES = "passes"
 class _OddsPolicy:
     """When labels and parameters have settled. Shares are of all readings."""
 
-    max_rounds: int = 6
-    """Of parameters and labels in turn."""
-    max_passes: int = 8
-    """Over the labels at given parameters."""
-    round_share: float = 1e-3
-    """Rounds end when no larger share of the labels moves in one."""
-    pass_share: float = 1e-4
-    """Passes end when no larger share of the labels moves in one."""
-    passes_foreseen: int = 3
-    """Passes until the labels settle, as a rule (benchmarks/command.py --long)."""
+    max_rounds: int = 6  # of parameters and labels in turn
+    max_passes: int = 8  # over the labels at given parameters
+    round_share: float = 1e-3  # rounds end when no larger share of the labels moves in one
+    pass_share: float = 1e-4  # passes end when no larger share of the labels moves in one
+    passes_foreseen: int = 3  # passes until the labels settle, as a rule (benchmarks/command.py --long)
     least_weight: float = 0.01
     """An unflagged reading in doubt counts with the probability that it is clean, but with no less than this."""
 
@@ -137,7 +132,7 @@ class _OddsSearch:
         self.around = self.strategy.surroundings(kernel, self.problem.X, self.around)
         for _ in range(self.policy.max_passes):
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
-            did(PASSES, len(y))
+            ledger().did(PASSES, len(y))
             self.odds = Odds.of(y, mean, variance + noise, self.slab)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
@@ -160,18 +155,18 @@ class _OddsSearch:
         """Labels and parameters in turn, on a sample of the conditionals until little moves, then on all."""
         n, policy = len(self.problem), self.policy
         sources = ["some conditionals", "all readings"] if n > 2 * SOME_TERMS else ["all readings"]
-        expect(PASSES, (len(sources) + 1) * policy.passes_foreseen * n)
-        expect(TERMS, EVALUATIONS * n)
+        ledger().expect(PASSES, (len(sources) + 1) * policy.passes_foreseen * n)
+        ledger().expect(TERMS, EVALUATIONS * n)
         self.relabel("patches")
-        if expects(PREDICTIONS):  # their cost is measured where their number of neighbours is chosen
+        if ledger().expects(PREDICTIONS):  # their cost is measured where their number of neighbours is chosen
             self.posterior()
         for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
             for _ in range(policy.max_rounds):
-                expect(PASSES, left * policy.passes_foreseen * n)
+                ledger().expect(PASSES, left * policy.passes_foreseen * n)
                 self.refit(max_iter, sample=left > 1)
                 if self.relabel(source) <= policy.round_share * n or out_of_time():
                     break
-        expect(PASSES, 0.0)
+        ledger().expect(PASSES, 0.0)
 
     def posterior(self) -> Posterior:
         """f given the readings that are not flagged, which count less the more they are in doubt."""
