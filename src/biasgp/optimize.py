@@ -180,7 +180,7 @@ class _Descent:
         while not message and self.n_iter < max_iter:
             tell(f"step {self.n_iter}, objective {self.value:.6g}")
             message = OUT_OF_TIME if out_of_time() else self._iterate()
-        at_lower, at_upper = _on_bounds(self.x, self.bounds)
+        at_lower, at_upper = on_bounds(self.x, self.bounds)
         return Report(
             x=self.x,
             value=self.value,
@@ -282,7 +282,7 @@ def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: in
         options={"maxiter": max_iter, "ftol": POLICY.value, "gtol": POLICY.gradient, "maxcor": POLICY.memory},
     )
     x, value = np.asarray(result.x), float(result.fun)
-    at_lower, at_upper = _on_bounds(x, bounds)
+    at_lower, at_upper = on_bounds(x, bounds)
     return Report(
         x=x,
         value=value,
@@ -295,7 +295,7 @@ def _limited_memory(objective: Objective, x0: Array, bounds: Array, max_iter: in
     )
 
 
-def _on_bounds(x: Array, bounds: Array) -> tuple[Mask, Mask]:
+def on_bounds(x: Array, bounds: Array) -> tuple[Mask, Mask]:
     """Which unknowns that are free to move sit on their lower bound, and which on their upper one."""
     low, high = bounds.T
     return (low < high) & (x <= low + POLICY.on_bound), (low < high) & (x >= high - POLICY.on_bound)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.analysis.fit_record import Axis, Effect, FitRecord, Points
+from biasgp.analysis.record import Axis, Effect, FitRecord, Points
 from biasgp.study.results import Results
 from biasgp.study.scoring import SCORES
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from samples import NASTY, record
 
-from biasgp.analysis.fit_record import FitRecord
+from biasgp.analysis.record import FitRecord
 from biasgp.report.fit_figures import MAX_POINTS, thinned
 from biasgp.report.fit_page import MAX_TABLE_ROWS, fit_page
 

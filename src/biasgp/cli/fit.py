@@ -193,8 +193,8 @@ def _tell_flagged(outcome: Analysis) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from biasgp.analysis.fit_record import main_axis
     from biasgp.analysis.judging import NORMAL_95
+    from biasgp.analysis.record import main_axis
     from biasgp.messages import printable
 
     rows, verdict = np.flatnonzero(outcome.flagged), outcome.verdict

@@ -41,7 +41,11 @@ def new_folder(out: Path, *, force: bool) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
             with _uninterrupted():
-                _move(stage, target)
+                if target.exists():
+                    for path in sorted(stage.iterdir()):
+                        path.replace(target / path.name)
+                else:
+                    stage.rename(target)
             made = []
     finally:
         for folder in made:
@@ -121,14 +125,6 @@ def _make_parents(folder: Path) -> list[Path]:
 def _unwritable(folder: Path, error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"Nothing can be written in {str(folder)!r} ({reason}). Choose another place with --out."
-
-
-def _move(stage: Path, out: Path) -> None:
-    if not out.exists():
-        stage.rename(out)
-        return
-    for path in sorted(stage.iterdir()):
-        path.replace(out / path.name)
 
 
 @contextmanager

@@ -28,12 +28,9 @@ def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
 
 @contextmanager
 def _listener(verbose: bool) -> Iterator[Callable[[str], None] | None]:
-    if not verbose:
-        yield None
-        return
-    console = _terminal()
+    console = _terminal() if verbose else None
     if console is None:
-        yield LOGGER.info
+        yield LOGGER.info if verbose else None
         return
     start = time.monotonic()
     with console.status("fitting") as status:

@@ -27,7 +27,10 @@ def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
-    _refuse_unless_varying_enough(X_array, column_names(estimator))
+    ranges = np.ptp(X_array, axis=0)
+    for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():  # a constant column is allowed
+        column = _column(j, column_names(estimator))
+        raise ValueError(f"X, {column}, varies by {ranges[j]:g} only, too little to compute with. Use a smaller unit.")
     _check_spread(y_array)
     return X_array, np.asarray(y_array), _check_noise_variance(noise_variance, len(y_array))
 
@@ -123,15 +126,6 @@ def column_names(estimator: Any) -> list[str] | None:
 
 def _column(j: int, names: Sequence[str] | None) -> str:
     return f"column {names[j]!r}" if names is not None else f"column {j}"
-
-
-def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None:
-    """Refuse a column that varies by too little to compute with; a constant one is allowed."""
-    ranges = np.ptp(X, axis=0)
-    for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():
-        raise ValueError(
-            f"X, {_column(j, names)}, varies by {ranges[j]:g} only, too little to compute with. Use a smaller unit."
-        )
 
 
 def _refuse_unless_finite(values: Array, what: str) -> None:

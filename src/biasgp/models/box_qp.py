@@ -8,7 +8,6 @@ downwards (the paper's λ is both). The solution is where α is within its box, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,17 +79,12 @@ class Box:
                 pull = np.minimum(np.maximum((y - f - t * f_move) / noise, -self.down), self.up)
                 return float((alpha + t * move - pull) @ f_move)
 
-            step = 1.0 if n_steps == 1 else _step_length(slope)
+            step = 1.0
+            if n_steps > 1 and slope(1.0) > 0.0:  # the minimum of a convex function lies before the end
+                step = 0.0 if slope(0.0) >= 0.0 else float(brentq(slope, 0.0, 1.0))
             if step < SMALLEST_STEP:
                 break
             alpha, f = alpha + step * move, f + step * f_move
             residual = (y - f) / noise
             held = np.where(residual > self.up, 1.0, np.where(residual < -self.down, -1.0, 0.0))
         return BoxSolution(target, delta, optimality, n_steps)
-
-
-def _step_length(slope: Callable[[float], float]) -> float:
-    """Where a convex function with this slope is least between 0 and 1."""
-    if slope(1.0) <= 0.0:
-        return 1.0
-    return 0.0 if slope(0.0) >= 0.0 else float(brentq(slope, 0.0, 1.0))

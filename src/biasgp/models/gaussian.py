@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.protocol import Engine
-from biasgp.models.problem import FitResult, Layout, Problem
+from biasgp.covariance.protocol import Covariance, Engine
+from biasgp.models.problem import FitResult, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
 
 
@@ -24,14 +24,14 @@ class Likelihood:
 
     def __init__(self, engine: Engine, problem: Problem) -> None:
         self.engine, self.problem = engine, problem
-        self.layout = Layout(theta=len(problem.kernel.theta), noise=1)
+
+    def covariance(self, x: Array) -> Covariance:
+        """K at x."""
+        return self.engine.covariance(self.problem.kernel.with_theta(x[:-1]), np.exp(x[-1]) + self.problem.known)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        variance = self.layout.value(x, "noise")
-        kernel = self.problem.kernel.with_theta(x[self.layout["theta"]])
-        K = self.engine.covariance(kernel, variance + self.problem.known)
-        found = K.negative_log_density(self.problem.y)
-        return found.value, np.append(found.by_theta, variance * found.by_noise.sum())
+        found = self.covariance(x).negative_log_density(self.problem.y)
+        return found.value, np.append(found.by_theta, np.exp(x[-1]) * found.by_noise.sum())
 
 
 def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> GaussianFit:
@@ -40,13 +40,10 @@ def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> Gaussian
     few = problem[strategy.first_rows(problem)]
     found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
     engine, report = strategy.complete(Likelihood, problem, found, bounds, max_iter)
-    layout = Layout(theta=len(problem.kernel.theta), noise=1)
-    kernel, variance = problem.kernel.with_theta(report.x[layout["theta"]]), layout.value(report.x, "noise")
-    K = engine.covariance(kernel, variance + problem.known)
     return GaussianFit(
-        kernel=kernel,
-        noise_variance=variance,
-        posterior=K.posterior(problem.y),
+        kernel=problem.kernel.with_theta(report.x[:-1]),
+        noise_variance=float(np.exp(report.x[-1])),
+        posterior=Likelihood(engine, problem).covariance(report.x).posterior(problem.y),
         report=report,
         log_likelihood=-report.value,
     )

@@ -25,8 +25,7 @@ from biasgp.models import constant_bias
 from biasgp.models.constant_bias import PAPER
 from biasgp.models.problem import FitResult, Layout, Problem
 from biasgp.models.strategy import EXACT, NOISE_RANGE, Strategy, covariance_bounds
-from biasgp.optimize import OUT_OF_TIME, Report, minimize
-from biasgp.optimize import POLICY as SEARCH
+from biasgp.optimize import OUT_OF_TIME, Report, minimize, on_bounds
 from biasgp.watch import ledger, out_of_time, stage, tell
 
 
@@ -119,8 +118,7 @@ class RandomBiasLikelihood:
     def minimise_by_turns(self, x: Array, bounds: Array, max_iter: int) -> Report:
         """Steps for (τ̃², λ₂, λ₃) and a few for θ in turn: each lowers the objective."""
         problem, theta = self.problem, self.layout["theta"]
-        low, high = bounds[:, 0], bounds[:, 1]
-        free, x = high > low, np.clip(x, low, high)
+        x = np.clip(x, bounds[:, 0], bounds[:, 1])
         value, curvature, message, spent = np.inf, None, "the limit of iterations was reached", 0
         stage("variances of all readings")
         ledger().expect(ROUNDS, TYPICAL_ROUNDS)
@@ -144,8 +142,7 @@ class RandomBiasLikelihood:
                 break
         ledger().expect(ROUNDS, 0.0)
         settled = message == "the value settled"
-        at_lower, at_upper = x <= low + SEARCH.on_bound, x >= high - SEARCH.on_bound
-        return Report(x, value, settled, message, n_iter, spent, free & at_lower, free & at_upper)
+        return Report(x, value, settled, message, n_iter, spent, *on_bounds(x, bounds))
 
     def _variances_step(self, x: Array, bounds: Array) -> Array:
         """(λ₂, λ₃) and τ̃² = (λ₃ + ½E e²)/(λ₂ + ½), which minimise the bound given the moments of e = δ + ε."""
@@ -201,27 +198,23 @@ def _minimise(
         report = minimize(objective, x, bounds, max_iter)
     else:  # with many readings, a quasi-Newton method in all N + p + 2 unknowns would need many more evaluations
         report = objective.minimise_by_turns(x, bounds, max_iter)
-    return _at(objective, report, bounds)
-
-
-def _at(objective: RandomBiasLikelihood, report: Report, bounds: Array) -> RandomBiasFit:
     variances, shape, scale = objective.split(report.x)
     K = objective.covariance(report.x)
     mu = objective.level(K)
-    residual = objective.problem.y - mu
+    residual = problem.y - mu
     # Most readings share one small variance, the noise; what goes beyond it is the bias's.
     usual = float(np.median(variances))
     bias = mu + np.maximum(variances - usual, 0.0) * K.solve(residual)
     gradient = objective(report.x)[1]
     moved = report.x - np.clip(report.x - gradient, bounds[:, 0], bounds[:, 1])
     return RandomBiasFit(
-        kernel=objective.problem.kernel.with_theta(report.x[objective.layout["theta"]]),
+        kernel=problem.kernel.with_theta(report.x[objective.layout["theta"]]),
         noise_variance=usual,
         posterior=K.posterior(residual),
         report=report,
         mean_bias=mu,
         bias=bias,
-        outliers=objective.problem.outliers(bias, usual),
+        outliers=problem.outliers(bias, usual),
         bias_variance=variances,
         lambdas=(objective.lambda_mean, shape, scale),
         optimality=float(np.abs(moved).max()),

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from biasgp._typing import Array
-from biasgp.analysis.fit_record import Axis, Effect, FitRecord, Points
 from biasgp.analysis.judging import NORMAL_95
+from biasgp.analysis.record import Axis, Effect, FitRecord, Points
 from biasgp.report.pages import visible
 
 # Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.

@@ -27,10 +27,12 @@ from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
 from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
-from biasgp.study.methods import BUILTIN, Method, Setting, find_all
+from biasgp.study.methods import Method, Setting, find_all
 from biasgp.study.results import Results, Row
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
 
+METHODS = ("gp", "oracle", "cob", "rab", "sparse", "sparse@auto", "ep", "mcmc")
+"""All of ours, and sparse with its response transform chosen from the data."""
 FEATURES = ("time", "temperature_c", "humidity_pct")
 RESPONSES = {"no_ppb": "no_flag", "o3_ppb": "o3_flag"}
 """Of the built-in campaign, with their columns of flags."""
@@ -116,7 +118,7 @@ def sensor(
     design : SensorDesign
         Data and methods.
     """
-    methods = find_all(_default_methods() if design.methods is None else design.methods)
+    methods = find_all(METHODS if design.methods is None else design.methods)
     design.check()
     flags = design.flags
     if flags is None:
@@ -203,13 +205,6 @@ def _number(text: str | None) -> float:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() / SECONDS_PER_HOUR
     return float("nan")
-
-
-def _default_methods() -> list[str]:
-    """All of ours, and sparse with its response transform chosen from the data."""
-    names = list(BUILTIN)
-    names.insert(names.index("sparse") + 1, "sparse@auto")
-    return names
 
 
 def _thinned(data: _SensorReadings, every: int) -> _SensorReadings:
