@@ -32,7 +32,7 @@ import pandas as pd
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from biasgp.analysis.selection import KERNELS
+from biasgp.analysis.fitting import KERNELS
 from biasgp.cli.demo import campaign_table
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign

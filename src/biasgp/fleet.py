@@ -142,16 +142,19 @@ def fit_groups(
     folder.mkdir(parents=True, exist_ok=True)
     model = SparseBiasGP() if estimator is None else estimator
 
+    def file(group: FleetGroup) -> str:
+        return f"{group.slug}.skops"
+
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
-        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(folder / _file(group))
+        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(folder / file(group))
 
     work = GroupWork(
         function=_fit_one,
         payload=payload,
         settings=(biasgp.__version__, repr(model.get_params()), target, *features),
         data=lambda group: usable.iloc[group.rows][[target, *features]],
-        file=_file,
+        file=file,
     )
     results = run_groups(groups, work, folder, execution)
     # A group that was given up can have been ended in the middle of writing.
@@ -207,10 +210,6 @@ def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, exec
 def _number(value: Any, *, whole: bool) -> Any:
     """A number of the file of finished groups, which others may have written; NaN for anything else."""
     return value if isinstance(value, int) or (isinstance(value, float) and not whole) else np.nan
-
-
-def _file(group: FleetGroup) -> str:
-    return f"{group.slug}.skops"
 
 
 def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:

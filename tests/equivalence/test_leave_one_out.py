@@ -13,9 +13,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP
-from biasgp.analysis.fitting import Fitted, Settings, frame, make_estimator
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, make_estimator
 from biasgp.analysis.judging import examine
-from biasgp.analysis.selection import Selection
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior

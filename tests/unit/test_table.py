@@ -158,7 +158,7 @@ def test_where_uses_numbers_times_and_text(table):
 def test_a_model_reads_its_features_from_a_new_table_by_the_same_clock(table):
     feature = readings(table(text())).features[0]
     later = table(text(TIMES[5:15].strftime("%d.%m.%Y %H:%M")), "new.csv")
-    np.testing.assert_allclose(Feature.from_dict(asdict(feature)).values(later), 7.0 * np.arange(5, 15))
+    np.testing.assert_allclose(Feature(**asdict(feature)).values(later), 7.0 * np.arange(5, 15))
     with pytest.raises(TableError, match="time zone"):
         feature.values(table(text(TIMES.strftime("%Y-%m-%dT%H:%MZ")), "zoned.csv"))
 

@@ -1,4 +1,4 @@
-"""A fit to a user's readings: which rows, which estimator, and what it found to say against itself."""
+"""A fit to a user's readings: which part of which table, which rows and estimator, and what it says against itself."""
 
 from __future__ import annotations
 
@@ -13,19 +13,60 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from biasgp import kernels
 from biasgp._typing import Array, Mask
-from biasgp.analysis.selection import KERNELS
-from biasgp.data.columns import Readings
+from biasgp.data.columns import Readings, read_readings
+from biasgp.data.table import ReadOptions, Table, read_table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
 from biasgp.models.diagnosis import Finding
 
+KERNELS = {
+    "exponential": kernels.Exponential,
+    "matern32": kernels.Matern32,
+    "matern52": kernels.Matern52,
+    "se": kernels.SquaredExponential,
+}
 MAX_ROWS, MIN_ROWS = 2500, 600
 """Bounds on the rows of an exact fit where the table has more."""
 PREDICTION_WORK = 2e11
 """Predicting N rows from n costs N·n²; beyond this the fit is to fewer rows."""
 Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of which table."""
+
+    source: str
+    target: str | None = None
+    features: str | None = None
+    na: tuple[str, ...] = ()
+    where: str | None = None
+    sep: str | None = None
+    encoding: str | None = None
+    flag_column: str | None = None
+    decimal: str | None = None
+    day_first: bool | None = None
+    header: bool | None = None
+
+    def table(self) -> Table:
+        """The whole table."""
+        options = ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
+        return read_table(self.source, options)
+
+    def readings(self, table: Table) -> Readings:
+        """The numbers in a table, or in a part of it."""
+        names = self.feature_names(table.columns)
+        return read_readings(table, self.target, names, where=self.where, flag_column=self.flag_column)
+
+    def feature_names(self, columns: list[str]) -> list[str] | None:
+        """Names with commas between; a column may have a comma in its own name if it is the only one."""
+        text = self.features
+        if text is None:
+            return None
+        return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import pandas as pd
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Settings, frame, transform_name
-from biasgp.analysis.selection import Selection
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, transform_name
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP

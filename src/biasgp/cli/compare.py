@@ -41,9 +41,8 @@ def compare(
     force: options.Force = False,
 ) -> None:
     """Compare the methods on your own readings by cross-validation."""
-    from biasgp.analysis.fitting import Settings, make_estimator
+    from biasgp.analysis.fitting import Selection, Settings, make_estimator
     from biasgp.analysis.scores import cross_validate
-    from biasgp.analysis.selection import Selection
     from biasgp.cli.output import new_file
 
     refuse_empty(target=target, features=features, where=where, encoding=encoding, methods=methods)

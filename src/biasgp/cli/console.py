@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NoReturn
 
@@ -94,19 +94,16 @@ def time_limit(seconds: float) -> float | None:
     return seconds or None
 
 
-def say(*lines: str, style: str = "") -> None:
+def say(*lines: str, style: str = "", stderr: bool = False) -> None:
     """Lines on standard output, whole and without what a terminal would obey."""
-    _print(Console(soft_wrap=True, highlight=False), lines, style)
+    console = Console(stderr=stderr, soft_wrap=True, highlight=False)
+    for line in lines:
+        console.print(Text(printable(line), style=style))
 
 
 def remark(*lines: str) -> None:
     """Lines on standard error: what is being done, not the result."""
-    _print(Console(stderr=True, soft_wrap=True, highlight=False), lines, "dim")
-
-
-def _print(console: Console, lines: Iterable[str], style: str) -> None:
-    for line in lines:
-        console.print(Text(printable(line), style=style))
+    say(*lines, style="dim", stderr=True)
 
 
 @contextmanager

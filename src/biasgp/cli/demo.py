@@ -22,8 +22,7 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Fit the built-in campaign: three months of a simulated sensor, with the truth known."""
-    from biasgp.analysis.fitting import Settings
-    from biasgp.analysis.selection import Selection
+    from biasgp.analysis.fitting import Selection, Settings
     from biasgp.cli.fit import Output, fit_into, tell
     from biasgp.data.table import Table
     from biasgp.messages import WrongUseError

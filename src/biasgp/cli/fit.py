@@ -16,9 +16,8 @@ from biasgp.cli.options import of_fleet, of_model, of_table
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp.analysis.fitting import Settings, Split
+    from biasgp.analysis.fitting import Selection, Settings, Split
     from biasgp.analysis.judging import Analysis
-    from biasgp.analysis.selection import Selection
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
 
@@ -65,8 +64,7 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Settings, make_estimator
-    from biasgp.analysis.selection import Selection
+    from biasgp.analysis.fitting import Selection, Settings, make_estimator
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)

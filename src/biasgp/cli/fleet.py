@@ -14,8 +14,7 @@ from biasgp.messages import FailedFitError, WrongUseError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biasgp.analysis.fitting import Settings
-    from biasgp.analysis.selection import Selection
+    from biasgp.analysis.fitting import Selection, Settings
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"

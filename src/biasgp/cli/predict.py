@@ -39,7 +39,7 @@ def predict(
     header: Header = None,
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
-    from biasgp.analysis.selection import Selection
+    from biasgp.analysis.fitting import Selection
     from biasgp.cli.output import inert, new_file
     from biasgp.persistence import read_model
 
@@ -99,7 +99,7 @@ def _read_needs(about: dict[str, Any]) -> _Needs:
 
     features = []
     for fields in about["features"]:
-        feature = Feature.from_dict(fields)
+        feature = Feature(**{**fields, "columns": tuple(fields["columns"])})
         names = (feature.name, *feature.columns)
         if not isinstance(fields["columns"], list) or not all(isinstance(name, str) for name in names):
             raise TypeError

@@ -44,14 +44,11 @@ def blas_threads_for(n: int) -> Iterator[None]:
     before = [(pool, pool.num_threads) for pool in _pools()]
     try:
         for pool, _ in before:
-            if n < SMALL or (len(before) > 1 and _is_numpys(pool.filepath)):
+            is_numpys = not {"numpy", "numpy.libs"}.isdisjoint(Path(pool.filepath).parts)
+            if n < SMALL or (len(before) > 1 and is_numpys):
                 pool.set_num_threads(1)
         yield
     finally:
         for pool, threads in before:
             pool.set_num_threads(threads)
         _taken.release()
-
-
-def _is_numpys(library: str) -> bool:
-    return any(part in ("numpy", "numpy.libs") for part in Path(library).parts)

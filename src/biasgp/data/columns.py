@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,10 +50,6 @@ class Feature:
         # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
         elapsed = times.values.astype("datetime64[us]") - np.datetime64(pd.Timestamp(self.origin), "us")
         return np.asarray(elapsed / np.timedelta64(1, "h"))
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Feature:
-        return cls(**{**fields, "columns": tuple(fields["columns"])})
 
 
 @dataclass(frozen=True)

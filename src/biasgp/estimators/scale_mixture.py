@@ -144,14 +144,11 @@ def _in_units_of_y(draws: dict[str, Array], kernel: Kernel, unit: float) -> dict
 @contextmanager
 def _bar(wanted: bool) -> Iterator[scale_mixture.Progress | None]:
     """A progress bar of rich's, if it is wanted and there."""
-    if not wanted:
+    if not wanted or find_spec("rich") is None:
         yield None
         return
-    try:
-        from rich.progress import Progress
-    except ImportError:
-        yield None
-        return
+    from rich.progress import Progress
+
     with Progress() as bar:
         task = bar.add_task("sampling", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -143,9 +143,8 @@ class Strategy:
         engine = self.engine(problem.kernel.with_theta(found.report.x[: len(problem.kernel.theta)]), problem.X)
         if self.exact:
             return engine, found.report
-        report = _grown(found.report, len(problem) / found.n)
-        n = len(problem)
-        return engine, _resume_per_reading(build(engine, problem), report, bounds, max_iter, n, n)
+        n, objective = len(problem), build(engine, problem)
+        return engine, _resume_per_reading(objective, _grown(found.report, n / found.n), bounds, max_iter, n, n)
 
     def with_sample_of_terms(
         self, build: Build, problem: Problem, found: Found, bounds: Array, max_iter: int

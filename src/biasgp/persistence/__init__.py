@@ -17,8 +17,7 @@ from typing import Any
 
 import biasgp
 from biasgp.estimators.base import BaseGP
-from biasgp.persistence.archive import NOTE, SCHEMA, ModelFileError, check_arrays, check_entries, check_schema
-from biasgp.persistence.moved import with_moved_names
+from biasgp.persistence.archive import NOTE, ModelFileError, check_arrays, check_entries, with_checked_types
 from biasgp.persistence.trial import try_model
 
 __all__ = ["ModelFileError", "SavedModel", "load_model", "read_model", "save_model"]
@@ -91,9 +90,7 @@ def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
         if hashlib.sha256(data[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
             raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
         check_arrays(archive)
-    data = with_moved_names(data)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        types = check_schema(json.loads(archive.read(SCHEMA)), archive.namelist(), trusted)
+    data, types = with_checked_types(data, trusted)
     estimator = skops.io.loads(data, trusted=types)
     if not isinstance(estimator, BaseGP):
         raise ModelFileError(f"holds a {type(estimator).__name__}, not a model of biasgp.")

@@ -1,4 +1,5 @@
-"""What may be in a model file, checked before anything is made of it: the zip's entries, the arrays, the schema.
+"""What may be in a model file, checked before anything is made of it: the zip's entries, the arrays, the schema. And
+where the classes that older files name have moved to.
 
 The checksum shows damage, not malice: whoever changes a file can write a new one. So nothing here relies on it.
 """
@@ -7,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import math
 import re
 import zipfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,23 @@ PLAIN = {
     "NdArrayNode": {"numpy.ndarray", "numpy.float64", "numpy.int64", "numpy.bool", "numpy.bool_"},
 }
 """What each of skops' loaders may make. Other loaders call what the file names, and no model needs them."""
+
+_STATIONARY = ("SquaredExponential", "Exponential", "Matern32", "Matern52")
+MOVED = {
+    **{f"biasgp.kernels.{name}": f"biasgp.kernels.stationary.{name}" for name in _STATIONARY},
+    "biasgp.kernels.Periodic": "biasgp.kernels.periodic.Periodic",
+    "biasgp.kernels.Linear": "biasgp.kernels.linear.Linear",
+    "biasgp.kernels.Constant": "biasgp.kernels.linear.Constant",
+    "biasgp.kernels.Sum": "biasgp.kernels.base.Sum",
+    "biasgp.kernels.Product": "biasgp.kernels.base.Product",
+    "biasgp.sklearn_kernel.SklearnKernel": "biasgp.kernels.sklearn_adapter.SklearnKernel",
+    "biasgp.models.posterior.Posterior": "biasgp.covariance.posterior.DensePosterior",
+    "biasgp.models.posterior.AveragedPosterior": "biasgp.covariance.posterior.AveragedPosterior",
+    "biasgp.models.large.posterior.VecchiaPosterior": "biasgp.covariance.vecchia_posterior.VecchiaPosterior",
+    "biasgp.models.sparse_bias.Group": "biasgp.models.sparse.kinds.Group",
+    "biasgp.models.label_search.Step": "biasgp.models.sparse.search.Step",
+}
+"""Where classes have moved to that files of format 1 (version 0.1.0) name."""
 
 
 class ModelFileError(ValueError):
@@ -78,16 +97,24 @@ def check_arrays(archive: zipfile.ZipFile) -> None:
             raise ModelFileError("holds an array that is not as long as it says.")
 
 
-def check_schema(schema: Any, names: Collection[str], trusted: Iterable[str]) -> list[str]:
-    """The types that a schema names, all of them ours, harmless or trusted."""
-    walk = _Walk(names, frozenset(trusted))
+def with_checked_types(data: bytes, trusted: frozenset[str]) -> tuple[bytes, list[str]]:
+    """The same file with the names that its classes have now; and all types it names: ours, harmless or trusted."""
+    with zipfile.ZipFile(io.BytesIO(data)) as old:
+        written = json.loads(old.read(SCHEMA))
+        schema, walk = _renamed(written), _Walk(old.namelist(), trusted)
+        if schema != written:
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as new:
+                for name in old.namelist():
+                    new.writestr(name, json.dumps(schema) if name == SCHEMA else old.read(name))
+            data = out.getvalue()
     walk.visit(schema, 0)
     if walk.foreign:
         raise ModelFileError(
             f"holds types that are not biasgp's ({', '.join(sorted(walk.foreign)[:MAX_TYPES])}), so it was not loaded. "
             "Use only files from people you trust."
         )
-    return sorted(walk.types)
+    return data, sorted(walk.types)
 
 
 class _Walk:
@@ -145,3 +172,15 @@ def _is_ours(kind: str) -> bool:
     except ImportError:
         return False
     return isinstance(found, type) and found.__module__ == module
+
+
+def _renamed(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_renamed(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    renamed = {key: _renamed(value) for key, value in part.items()}
+    name = MOVED.get(f"{part.get('__module__')}.{part.get('__class__')}")
+    if name is not None:
+        renamed["__module__"], _, renamed["__class__"] = name.rpartition(".")
+    return renamed

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from biasgp.analysis.judging import NORMAL_95
 from biasgp.data import SCENARIOS
 from biasgp.report.pages import visible
-from biasgp.study.paper import FIGURE3
 from biasgp.study.results import Results, Row
-from biasgp.study.tables import Ranking, unique, values, where
+from biasgp.study.tables import FIGURE3, Ranking, unique, values, where
 
 MEASURES = {"mse": "MSE", "nlpd": "NLPD", "fit_s": "TIME, seconds a fit"}
 NUMBERS = {("1d", "mse"): 4, ("1d", "nlpd"): 5, ("1d", "fit_s"): 6}

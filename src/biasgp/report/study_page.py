@@ -16,9 +16,21 @@ from matplotlib.figure import Figure
 
 from biasgp.report.pages import render
 from biasgp.report.study_figures import pictures, ranking_figure
-from biasgp.study.paper import TABLE2
 from biasgp.study.results import Results, Row, write_atomically
-from biasgp.study.tables import Ranking, ResultTable, claims, digits, mean, means, ranking, ratio, table1, unique, where
+from biasgp.study.tables import (
+    TABLE2,
+    Ranking,
+    ResultTable,
+    claims,
+    digits,
+    mean,
+    means,
+    ranking,
+    ratio,
+    table1,
+    unique,
+    where,
+)
 
 MAX_STEM = 50
 """Characters, of up to four bytes, of a file's name; file systems take 255 bytes."""
@@ -56,9 +68,7 @@ def _figure(figure: Figure, folder: Path, name: str, caption: str) -> Part:
     stem = re.sub(r"[^\w+=@-]", "_", name)[:MAX_STEM]
     stem += "" if stem == name else f"-{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
     write_atomically(folder / f"{stem}.svg", svg.getvalue())
-    part = folder / f"{stem}.png.part"
-    part.write_bytes(png.getvalue())
-    part.replace(folder / f"{stem}.png")
+    write_atomically(folder / f"{stem}.png", png.getvalue())
     data = base64.b64encode(svg.getvalue().encode()).decode()
     return "figure", {"caption": caption, "image": f"data:image/svg+xml;base64,{data}"}
 

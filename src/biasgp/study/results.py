@@ -173,12 +173,12 @@ def write(folder: Path, kind: str, rows: Iterable[Row], curves: Mapping[str, Any
         write_atomically(folder / CURVES, json.dumps(curves, separators=(",", ":"), sort_keys=True) + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole new file, or the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        file.write(text)
+    with temporary.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

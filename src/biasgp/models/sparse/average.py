@@ -42,8 +42,7 @@ class LabelAverage:
     """Log odds. A more certain label is not drawn in a sweep: it would change once in a thousand."""
     settled_from: float = 9.0
     """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
-    ahead: int = 32
-    """Readings whose odds are computed at once, at about the cost of one."""
+    ahead: int = 32  # readings whose odds are computed at once, at about the cost of one
 
     def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
         weights = support.log_weights()

@@ -29,14 +29,10 @@ class SearchPolicy:
     """
 
     max_rounds: int = 8
-    round_iterations: int = 4
-    """Of the search for parameters, in the first round and wherever a rival is known."""
-    later_iterations: int = 10
-    """After the first round, where no rival is known."""
-    first_tolerance: float = 0.5
-    """Before the labels have moved once."""
-    rival_tolerance: float = 0.1
-    """Where a rival is known."""
+    round_iterations: int = 4  # of the search for parameters, in the first round and wherever a rival is known
+    later_iterations: int = 10  # after the first round, where no rival is known
+    first_tolerance: float = 0.5  # before the labels have moved once
+    rival_tolerance: float = 0.1  # where a rival is known
     tolerance: float = 1e-3
     """For the first result, and at the end: parameters are then within a twentieth of their standard errors."""
     same_gap: float = 0.5

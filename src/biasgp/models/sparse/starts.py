@@ -36,8 +36,7 @@ _Pair = tuple[tuple[int, int], tuple[int, int]]
 class ConstantBias:
     """From rough constant bias fits: the readings far from them are the first outliers. Every search begins here."""
 
-    far: float = 2.0
-    """Noise standard deviations from the fit at which a reading starts as an outlier."""
+    far: float = 2.0  # noise standard deviations from the fit at which a reading starts as an outlier
     iterations: int = 15
     limits: tuple[float, float] = (1.5, 1.5)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the lopsided fit is
@@ -92,8 +91,7 @@ def _leads_to(search: Search, best: State, labels: Labels) -> bool:
 class OtherLengths:
     """From the usual starts of the length-scales with the same labels: a likelihood has several maxima."""
 
-    looks: tuple[int, ...] = (1, 1)
-    """Iterations after which the starts are compared."""
+    looks: tuple[int, ...] = (1, 1)  # iterations after which the starts are compared
     iterations: int = 15
 
     def __call__(self, search: Search, best: State, rows: Rows = EVERYTHING) -> State:
@@ -156,8 +154,7 @@ class NoOutlier:
 class MoreNoise:
     """From the same labels with some noise, where it is at its lower bound: f follows single readings there."""
 
-    variance: float = 0.05
-    """In units of y's robust variance."""
+    variance: float = 0.05  # in units of y's robust variance
 
     def __call__(self, search: Search, best: State) -> State:
         if not best.report.at_lower[len(best.x) - 1]:
@@ -171,10 +168,8 @@ class OtherSlabs:
     """Replaced readings; or one more group, as long as that is better: outliers are of several kinds."""
 
     max_groups: int = 3
-    min_members: int = 2
-    """Of a group: a split leaves no fewer on either side."""
-    least_variance: float = 0.1
-    """Of the biases of a part of a group, in units of the noise variance."""
+    min_members: int = 2  # of a group: a split leaves no fewer on either side
+    least_variance: float = 0.1  # of the biases of a part of a group, in units of the noise variance
 
     def __call__(self, search: Search, best: State) -> State:
         shifted, out = best, best.labels > 0
@@ -217,8 +212,7 @@ class Suspects:
     Outliers can mask one another: single moves do not free them, but parameters fitted without them do.
     """
 
-    log_odds: float = 8.0
-    """Against being an outlier, up to which a reading is a suspect."""
+    log_odds: float = 8.0  # against being an outlier, up to which a reading is a suspect
 
     def __call__(self, search: Search, best: State) -> State:
         weights = search.support(best).log_weights()
@@ -233,12 +227,9 @@ class Suspects:
 class Pairs:
     """From moves of two readings at once: where f rests on few readings, two outliers can hold each other in place."""
 
-    coupled: float = 0.2
-    """Readings with a larger partial correlation may be moved in pairs."""
-    max_pairs: int = 10
-    """Pairs of the largest approximate gain whose exact gain is computed."""
-    min_gain: float = 1e-6
-    """Nats by which a pair must raise the log evidence."""
+    coupled: float = 0.2  # readings with a larger partial correlation may be moved in pairs
+    max_pairs: int = 10  # pairs of the largest approximate gain whose exact gain is computed
+    min_gain: float = 1e-6  # nats by which a pair must raise the log evidence
 
     def __call__(self, search: Search, best: State) -> State:
         support = search.support(best)
@@ -303,8 +294,7 @@ class FewReadings:
     """From the best state found on some of the readings, and from others that differ and are not far behind."""
 
     max_picks: int = 3
-    different: float = 0.04
-    """Share of the readings whose labels differ, for a state to be worth a search of its own."""
+    different: float = 0.04  # share of the readings whose labels differ, for a state to be worth a search of its own
 
     def __call__(self, search: Search, few: Search, rows: NDArray[np.intp]) -> State:
         search.trace += few.trace
@@ -350,8 +340,7 @@ class Recipe:
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the search begins
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
     average: LabelAverage = field(default_factory=LabelAverage)
-    fence: float = 1e3
-    """Robust standard deviations of y beyond which the size of a reading does not matter to the slab."""
+    fence: float = 1e3  # robust standard deviations of y beyond which the size of a reading does not matter to the slab
 
     def complete(self, search: Search, state: State) -> State:
         """With the slab and the labels that single moves from a start do not lead to."""
