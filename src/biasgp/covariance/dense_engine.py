@@ -18,9 +18,13 @@ class DenseEngine:
     """The exact engine: any inputs, any kernel, O(N³) time and O(N²) memory."""
 
     X: Array
+    shared: Array | None = None
+    """Columns whose outer products are part of K at any parameters; f does not include them."""
 
     def covariance(self, kernel: Kernel, noise: Array) -> _DenseCovariance:
         C, pullback = kernel.vjp(self.X)
+        if self.shared is not None:
+            C = C + self.shared @ self.shared.T
         return _DenseCovariance(self.X, kernel, noise, C, pullback, factorise(C, noise))
 
 

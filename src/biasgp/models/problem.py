@@ -23,7 +23,9 @@ OUTLIER_SIZE = 2.5
 class Problem:
     """Readings y at the rows of X, the kernel of f bound to them, and what is known of each reading's noise variance.
 
-    y is centred and in units of its robust standard deviation, which is `scale` in the user's unit.
+    y is centred and in units of its robust standard deviation, which is `scale` in the user's unit. `shared` has one
+    column per bias that several readings share, scaled by its prior standard deviation: the outer products of the
+    columns are part of the covariance of y.
     """
 
     X: Array
@@ -31,13 +33,20 @@ class Problem:
     kernel: Kernel
     known: Array
     scale: float = 1.0
+    shared: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, rows: Rows) -> Problem:
         """Some of the readings."""
-        return replace(self, X=self.X[rows], y=self.y[rows], known=self.known[rows])
+        shared = None if self.shared is None else self.shared[rows]
+        return replace(self, X=self.X[rows], y=self.y[rows], known=self.known[rows], shared=shared)
+
+    def covariance(self, theta: Array) -> Array:
+        """Of f at the readings, with the biases that they share."""
+        C = self.kernel.with_theta(theta)(self.X)
+        return C if self.shared is None else C + self.shared @ self.shared.T
 
     def clipped(self, limit: float) -> Problem:
         """The same with no reading further from 0 than a limit."""

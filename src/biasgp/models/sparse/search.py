@@ -110,7 +110,7 @@ class LabelledLikelihood:
     """
 
     def __init__(self, problem: Problem, slab: Slab, labels: Labels) -> None:
-        self.problem, self.engine = problem, DenseEngine(problem.X)
+        self.problem, self.engine = problem, DenseEngine(problem.X, problem.shared)
         self.members = slab.loadings[labels]
         # Every column of Z has a coefficient with its own prior precision; at present all are group means.
         self.Z, self.prior_precision = self.members, slab.prior_precision
@@ -180,7 +180,7 @@ class Search:
                 return known
         theta, noise = at.x[:-1].copy(), np.exp(at.x[-1]) + self.known
         if self._covariance is None or not np.array_equal(self._covariance[0], theta):
-            self._covariance = theta, self.kernel.with_theta(theta)(self.X)
+            self._covariance = theta, self.problem.covariance(theta)
         support = Support(self._covariance[1], self.y, noise, at.slab, at.labels)
         self._latest = at.x.copy(), support
         return support

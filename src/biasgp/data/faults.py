@@ -1,0 +1,123 @@
+"""Simulated sensors whose faults last: shifts, steps, ramps and stuck values, with the truth known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from biasgp._typing import Array, Mask
+from biasgp.kernels import Exponential, Matern32, SquaredExponential
+
+SIGNALS = {"matern32": Matern32, "squared exponential": SquaredExponential, "exponential": Exponential}
+TIMES = ("even", "uneven", "gaps")
+SPIKE_SIZE = 10.0
+"""Bias of an isolated outlier, in standard deviations of the noise."""
+PEAKS, PEAK_HEIGHT, PEAK_WIDTH = 4, 3.0, 4.5
+"""Sharp true peaks of a signal that has them: how many, how high in its standard deviations, how wide in readings."""
+MARGIN = 5
+"""Readings between faults, and between a fault and the ends of the record, at least."""
+GAPS, GAP_LENGTH = 3, 40.0
+"""Gaps in the record, and how long each is in readings."""
+
+
+@dataclass(frozen=True)
+class FaultScenario:
+    """A record of readings of a random signal, and the faults in it.
+
+    `size` is that of a bias (of a ramp, at its end) in standard deviations of the noise; its sign is random. `kind` is
+    "shift", "step" (the last fault lasts to the end of the record), "ramp", "stuck", or "none". `outliers` is the share of
+    the other readings that are single outliers. `resolution` quantises the readings, in standard deviations of the noise.
+    """
+
+    kind: str = "shift"
+    size: float = 5.0
+    lengths: tuple[int, int] = (15, 40)
+    count: int = 2
+    outliers: float = 0.0
+    n: int = 400
+    noise: float = 0.3
+    signal: str = "matern32"
+    length_scale: float = 30.0
+    peaks: bool = False
+    resolution: float = 0.0
+    times: str = "even"
+
+
+@dataclass(frozen=True)
+class FaultySeries:
+    """Readings y at times t, the truth f, the bias of each reading, and the first and last-plus-one row of each fault."""
+
+    t: Array
+    y: Array
+    f: Array
+    bias: Array
+    faults: tuple[tuple[int, int], ...]
+    is_outlier: Mask
+
+    @property
+    def is_clean(self) -> Mask:
+        """Readings without a fault, single outliers not counted."""
+        clean = np.ones(len(self.t), dtype=bool)
+        for first, stop in self.faults:
+            clean[first:stop] = False
+        return clean & ~self.is_outlier
+
+
+def faulty_series(scenario: FaultScenario, *, random_state: int | np.random.Generator = 0) -> FaultySeries:
+    """One record of a scenario."""
+    rng, n = np.random.default_rng(random_state), scenario.n
+    t = _times(scenario.times, n, rng)
+    f = _signal(scenario, t, rng)
+    y = f + scenario.noise * rng.standard_normal(n)
+    faults = tuple(_places(scenario, rng))
+    bias = np.zeros(n)
+    for first, stop in faults:
+        if scenario.kind == "stuck":
+            bias[first:stop] = y[first] - y[first:stop]
+            continue
+        shape = np.arange(1, stop - first + 1) / (stop - first) if scenario.kind == "ramp" else 1.0
+        bias[first:stop] = rng.choice([-1.0, 1.0]) * scenario.size * scenario.noise * shape
+    is_outlier = np.zeros(n, dtype=bool)
+    single = np.flatnonzero(bias == 0.0)
+    is_outlier[rng.choice(single, round(scenario.outliers * len(single)), replace=False)] = True
+    bias[is_outlier] = SPIKE_SIZE * scenario.noise
+    y = y + bias
+    if scenario.resolution:
+        step = scenario.resolution * scenario.noise
+        y = step * np.round(y / step)
+    return FaultySeries(t, y, f, bias, faults, is_outlier)
+
+
+def _times(kind: str, n: int, rng: np.random.Generator) -> Array:
+    """Times of about one reading per unit."""
+    if kind not in TIMES:
+        raise ValueError(f"times must be one of {', '.join(TIMES)}, got {kind!r}.")
+    steps = rng.exponential(size=n) if kind == "uneven" else np.ones(n)
+    if kind == "gaps":
+        steps[rng.choice(n, GAPS, replace=False)] += GAP_LENGTH
+    return np.asarray(np.cumsum(steps))
+
+
+def _signal(scenario: FaultScenario, t: Array, rng: np.random.Generator) -> Array:
+    """A draw of unit variance, perhaps with sharp peaks."""
+    kernel = SIGNALS[scenario.signal](variance=1.0, length_scale=scenario.length_scale).bind(t[:, None])
+    C = kernel(t[:, None])
+    values, vectors = np.linalg.eigh(C)
+    f = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(t)))
+    for place in rng.choice(t, PEAKS, replace=False) if scenario.peaks else ():
+        f += PEAK_HEIGHT * np.exp(-0.5 * ((t - place) / PEAK_WIDTH) ** 2)
+    return np.asarray(f)
+
+
+def _places(scenario: FaultScenario, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """First and last-plus-one reading of each fault; they do not touch."""
+    places: list[tuple[int, int]] = []
+    while len(places) < (0 if scenario.kind == "none" else scenario.count):
+        length = int(rng.integers(scenario.lengths[0], scenario.lengths[1] + 1))
+        to_the_end = scenario.kind == "step" and not places
+        first = scenario.n - length if to_the_end else int(rng.integers(MARGIN, scenario.n - length - MARGIN))
+        stop = first + length
+        if all(stop + MARGIN <= other or last + MARGIN <= first for other, last in places):
+            places.append((first, stop))
+    return places

@@ -1,0 +1,299 @@
+"""Biases that last: y = f + U·a + δ + ε, where each column of U is an episode, a run of consecutive readings.
+
+Readings are ordered by one variable, as a rule time. An episode is a `shift` (1 on its run), a `step` (a shift up to the
+end of the record) or a `ramp` (grows linearly over its run and ends: a drift until somebody cleans the sensor). Its
+amplitude a ~ N(0, V) is integrated out, so that an episode adds V·uuᵀ to the covariance of the readings, and with P the
+inverse of that covariance it raises the log evidence by
+
+    ½ b²/(A + 1/V) − ½ log(1 + V·A),   A = uᵀPu,  b = uᵀPy.
+
+For u = 1 on rows i…j, A is a block sum of P and b a partial sum of Py: cumulative sums give every run at once, in O(N²).
+A sensor that is `stuck` repeats its value; such readings tell nothing of f and leave the GP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln
+
+from biasgp._typing import Array, Mask
+
+SHIFT, STEP, RAMP, STUCK = "shift", "step", "ramp", "stuck"
+
+
+@dataclass(frozen=True)
+class EpisodePrior:
+    """How often episodes are expected, how long they last, and where they begin and end. Prices are in nats."""
+
+    rate: float = 1.0 / 150.0
+    """Episodes per reading before the data, worth `weight` readings (benchmarks/faults.py: no false episode at 1/150)."""
+    weight: float = 150.0
+    shortest: int = 3
+    """Readings of an episode, at least: fewer are single outliers."""
+    typical_length: float = 25.0
+    """Median length; the chance of a length falls as its square from there on, so that none is ruled out."""
+    longest_share: float = 0.5
+    """Of the record: the majority is what the signal is."""
+    scale_price: float = 1.0
+    """For choosing V: a size known to within a factor e either way, of the e⁴ or so that are possible."""
+    at_event: float = 0.25
+    """Chance that an episode begins, or that one which is under way ends, at an event that the user names."""
+    off_event: float = 0.02
+    """Where the user names events: chance that an end of an episode is somewhere else."""
+
+    def log_count(self, count: int, n: int) -> float:
+        """log p(so many given starts among n readings), the rate integrated out."""
+        a, b = self.rate * self.weight, (1.0 - self.rate) * self.weight
+        return float(betaln(a + count, b + n - count) - betaln(a, b))
+
+    def log_length(self, n: int) -> tuple[Array, Array]:
+        """log p(length) for lengths 0…n, and log p(at least so long), for runs that reach an end of the record."""
+        weights = (self.typical_length + np.arange(n + 1)) ** -2.0
+        weights[: self.shortest] = 0.0
+        weights /= max(weights.sum(), np.finfo(float).tiny)
+        with np.errstate(divide="ignore"):
+            return np.log(weights), np.log(weights[::-1].cumsum()[::-1])
+
+
+@dataclass(frozen=True)
+class Run:
+    """An episode by its place: the distinct values first…stop − 1 of the ordering variable, and V."""
+
+    kind: str
+    first: int
+    stop: int
+    variance: float = 1.0
+
+
+class Ordering:
+    """Readings in the order of one variable; those at the same value are in an episode together.
+
+    `events` are values of that variable at which somebody serviced the sensor.
+    """
+
+    def __init__(self, values: Array, events: Array | None = None, prior: EpisodePrior = EpisodePrior()) -> None:  # noqa: B008
+        self.values, self.events, self.prior = values, events, prior
+        self.rows = np.argsort(values, kind="stable")
+        self.times, self._first = np.unique(values[self.rows], return_index=True)
+        self.n, self.n_times = len(values), len(self.times)
+        span = float(self.times[-1] - self.times[0]) or 1.0
+        # A ramp is zero one reading before its first.
+        self._place = (self.times - self.times[0]) / span
+        step = self._place[1] if self.n_times > 1 else 1.0
+        self._before = np.concatenate([[-step], self._place[:-1]])
+
+    def subset(self, kept: Mask) -> Ordering:
+        """The same for some of the readings."""
+        return Ordering(self.values[kept], self.events, self.prior)
+
+    def stops_short(self) -> bool:
+        """Whether there are too few readings for an episode."""
+        return self.n_times < 2 * self.prior.shortest
+
+    def column(self, run: Run) -> Array:
+        """u: what the episode adds to each reading, for an amplitude of 1."""
+        heights = np.zeros(self.n_times)
+        inside = slice(run.first, run.stop)
+        if run.kind == RAMP:
+            start = self._before[run.first]
+            heights[inside] = (self._place[inside] - start) / (self._place[run.stop - 1] - start)
+        else:
+            heights[inside] = 1.0
+        out = np.empty(self.n)
+        out[self.rows] = np.repeat(heights, np.diff(self._first, append=self.n))
+        return out
+
+    def rows_of(self, run: Run) -> NDArray[np.intp]:
+        """Indices of the readings of an episode, in their order."""
+        first = self._first[run.first]
+        stop = self.n if run.stop == self.n_times else self._first[run.stop]
+        return np.asarray(self.rows[first:stop])
+
+    def columns(self, runs: tuple[Run, ...]) -> Array:
+        """U·√V, one column per episode; their outer product is what episodes add to the covariance."""
+        return np.column_stack(
+            [np.zeros((self.n, 0)), *(np.sqrt(run.variance) * self.column(run) for run in runs)]
+        )
+
+    @cached_property
+    def log_prior(self) -> dict[str, Array]:
+        """log p(kind, run) for every run first, stop, but for the rate; −∞ where there can be none."""
+        m, prior = self.n_times, self.prior
+        first, stop = np.ogrid[: m + 1, : m + 1]
+        length = np.maximum(stop - first, 0)
+        exactly, at_least = prior.log_length(m)
+        touches = (first == 0) | (stop == m)
+        ends = np.where(touches, at_least[length], exactly[length])
+        starts: Array = np.zeros((m + 1, 1))
+        if self.events is not None:
+            serviced = np.zeros(m + 1, dtype=bool)
+            serviced[np.searchsorted(self.times, self.events)] = True
+            serviced[[0, m]] = False
+            off = np.log(prior.off_event)
+            starts = np.where(serviced, np.log(prior.at_event / prior.rate), off)[:, None]
+            at_stop = np.where(serviced, np.log(prior.at_event), off)[None, :]
+            ends = np.where(serviced[None, :], at_stop, ends + np.where(touches, 0.0, off))
+            ends[length < prior.shortest] = -np.inf
+        base = np.where(length <= prior.longest_share * m, ends, -np.inf) - prior.scale_price - np.log(2.0)
+        shift = base + np.where(first == 0, 0.0, starts)
+        ramp = base.copy()
+        ramp[:, m] = -np.inf if self.events is not None else ramp[:, m]
+        return {SHIFT: shift, RAMP: ramp}
+
+    def log_prior_of(self, runs: tuple[Run, ...]) -> float:
+        """log p(these episodes)."""
+        places = sum(float(self.log_prior[_scanned(run.kind)][run.first, run.stop]) for run in runs)
+        return places + self.prior.log_count(len(runs), self.n)
+
+    def best_run(
+        self, P: Array, Py: Array, present: tuple[Run, ...] = (), kinds: tuple[str, ...] = (SHIFT, RAMP)
+    ) -> tuple[float, Run]:
+        """The episode that raises the log evidence most beside those present, which P holds, its price paid.
+
+        A sensor has one fault at a time: episodes do not overlap.
+        """
+        price = self.prior.log_count(len(present) + 1, self.n) - self.prior.log_count(len(present), self.n)
+        best, found = -np.inf, Run(SHIFT, 0, 0)
+        for kind, statistic, A in self._statistics(P, Py, kinds):
+            # With V at its best, 1 + VA = s: the statistic b²/A, χ² with one degree of freedom where there is none.
+            s = np.maximum(statistic, 1.0)
+            gain = 0.5 * (s - 1.0 - np.log(s)) + self.log_prior[kind]
+            for run in present:
+                gain[: run.stop, run.first + 1 :] = -np.inf
+            first, stop = np.unravel_index(int(gain.argmax()), gain.shape)
+            if gain[first, stop] > best:
+                best, V = float(gain[first, stop]), float((s[first, stop] - 1.0) / A[first, stop])
+                found = Run(self._named(kind, int(stop)), int(first), int(stop), V)
+        return best + price, found
+
+    def _named(self, kind: str, stop: int) -> str:
+        return STEP if kind == SHIFT and stop == self.n_times else kind
+
+    def with_variance(self, run: Run, P: Array, Py: Array) -> Run:
+        """The run with the V of highest evidence beside those that P holds."""
+        u = self.column(run)
+        A = float(u @ P @ u)
+        return replace(run, variance=max(float(u @ Py) ** 2 / A - 1.0, LEAST_SIGNAL) / A)
+
+    def _statistics(self, P: Array, Py: Array, kinds: tuple[str, ...]) -> list[tuple[str, Array, Array]]:
+        """b²/A and A of every run first, stop, for each kind."""
+        p, a = self._summed(P, Py)
+        A0, b0 = _block_sums(p), _partial_sums(a)
+        found = [(SHIFT, *_ratio(A0, b0))] if SHIFT in kinds else []
+        if RAMP in kinds:
+            place = self._place
+            A1 = _block_sums(place[:, None] * p + p * place)  # twice, as P is symmetric
+            A2 = _block_sums(place[:, None] * p * place)
+            b1 = _partial_sums(place * a)
+            start = np.append(self._before, 1.0)[:, None]
+            width = np.append(1.0, place)[None, :] - start
+            width = np.where(width > 0.0, width, 1.0)
+            found.append((RAMP, *_ratio((A2 - start * A1 + start**2 * A0) / width**2, (b1 - start * b0) / width)))
+        return found
+
+    def _summed(self, P: Array, Py: Array) -> tuple[Array, Array]:
+        """P and Py in order, with the readings at one value taken together."""
+        p, a = P[np.ix_(self.rows, self.rows)], Py[self.rows]
+        if self.n_times < self.n:
+            p = np.add.reduceat(np.add.reduceat(p, self._first, axis=0), self._first, axis=1)
+            a = np.add.reduceat(a, self._first)
+        return p, a
+
+
+LEAST_SIGNAL = 1e-6
+"""The least of b²/A − 1 that gives an episode a variance: one that its readings no longer support has next to none."""
+
+
+def _scanned(kind: str) -> str:
+    return SHIFT if kind == STEP else kind
+
+
+def _block_sums(p: Array) -> Array:
+    """Sums of p over first…stop − 1 squared, for every first (rows) and stop (columns)."""
+    D = np.zeros((len(p) + 1, len(p) + 1))
+    np.cumsum(np.cumsum(p, axis=0), axis=1, out=D[1:, 1:])
+    d = D.diagonal()
+    return np.asarray(d[None, :] + d[:, None] - D - D.T)
+
+
+def _partial_sums(a: Array) -> Array:
+    """Sums of a over first…stop − 1."""
+    total = np.concatenate([[0.0], a.cumsum()])
+    return np.asarray(total[None, :] - total[:, None])
+
+
+def _ratio(A: Array, b: Array) -> tuple[Array, Array]:
+    """b²/A and A, where A is positive but for rounding."""
+    usable = A > ROUNDING * max(float(A.max()), np.finfo(float).tiny)
+    A = np.where(usable, A, 1.0)
+    return np.where(usable, b**2 / A, 0.0), A
+
+
+ROUNDING = 1e-12
+"""Share of the largest uᵀPu below which one is rounding error."""
+
+
+def add_column(P: Array, Py: Array, u: Array, variance: float) -> tuple[Array, Array]:
+    """P and Py after variance·uuᵀ has been added to the covariance."""
+    Pu = P @ u
+    factor = 1.0 / (float(u @ Pu) + 1.0 / variance)
+    return P - np.outer(factor * Pu, Pu), Py - factor * float(u @ Py) * Pu
+
+
+def evidence_of_column(P: Array, Py: Array, u: Array, variance: float) -> float:
+    """What adding variance·uuᵀ to the covariance does to log N(y; 0, P⁻¹)."""
+    A, b = float(u @ P @ u), float(u @ Py)
+    return 0.5 * b**2 / (A + 1.0 / variance) - 0.5 * float(np.log1p(variance * A))
+
+
+@dataclass(frozen=True)
+class StuckRun:
+    """Readings that repeat one value more often than chance allows: their rows, in order, and the log odds."""
+
+    rows: NDArray[np.intp]
+    value: float
+    log_odds: float
+
+
+def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[StuckRun]:
+    """Runs of equal readings that are too long for chance, given how often readings repeat elsewhere.
+
+    A reading repeats the one before by chance with a probability that is learnt from all other runs, or from all other
+    visits to the same value, whichever is larger: a coarse scale repeats everywhere, and a signal at rest at one value
+    whenever it is there. `repeats_expected` is what each of the two shares begins with: one repeat.
+    """
+    rows, prior = ordering.rows, ordering.prior
+    z = y[rows]
+    begins = np.append(0, np.flatnonzero(z[1:] != z[:-1]) + 1)
+    lengths = np.diff(begins, append=len(z))
+    values = z[begins]
+    log_length, _ = prior.log_length(len(z))
+    chance = np.ones(len(lengths), dtype=bool)
+    found = []
+    for run in np.argsort(-lengths, kind="stable"):
+        length = int(lengths[run])
+        if length < prior.shortest:
+            break
+        chance[run] = False
+        elsewhere = _share_of_repeats(lengths[chance], repeats_expected)
+        same_value = chance & (values == values[run])
+        if same_value.any():
+            # Few visits say little: they start from the share elsewhere.
+            repeats, pairs = (lengths[same_value] - 1).sum(), lengths[same_value].sum()
+            at_value = (repeats + repeats_expected * elsewhere) / (pairs + repeats_expected)
+            elsewhere = max(elsewhere, float(at_value))
+        log_odds = float(np.log(prior.rate) + log_length[length] - (length - 1) * np.log(elsewhere))
+        if log_odds > 0.0:
+            found.append(StuckRun(rows[begins[run] + np.arange(length)], float(values[run]), log_odds))
+        else:
+            chance[run] = True
+    return found
+
+
+def _share_of_repeats(lengths: NDArray[np.intp], expected: float) -> float:
+    """Of all pairs of neighbours within these runs and at their ends, how many are equal."""
+    return float(((lengths - 1).sum() + expected) / (lengths.sum() + 2.0 * expected))
