@@ -169,6 +169,57 @@ class PartialPosterior:
         return mean, variance
 
 
+@dataclass(frozen=True)
+class MixturePosterior:
+    """f where several explanations of the readings are averaged over: the two moments of a mixture of posteriors.
+
+    `kernel` and `X` are those of the first part, which has the largest weight.
+    """
+
+    weights: tuple[float, ...]
+    parts: tuple[Posterior, ...]
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.parts[0].kernel
+
+    @property
+    def X(self) -> Array:
+        return self.parts[0].X
+
+    @property
+    def jitter(self) -> float:
+        return max(part.jitter for part in self.parts)
+
+    def mean(self, X: Array) -> Array:
+        """E f at the rows of X."""
+        return np.asarray(sum(w * part.mean(X) for w, part in zip(self.weights, self.parts, strict=True)))
+
+    def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
+        """E f and Var f at the rows of X."""
+        return mixture_moments(self.weights, [part.mean_and_variance(X) for part in self.parts])
+
+    def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
+        """E f and Cov f at the rows of X."""
+        mean = self.mean(X)
+        covariance = np.zeros((len(X), len(X)))
+        for w, part in zip(self.weights, self.parts, strict=True):
+            own, within = part.mean_and_covariance(X)
+            covariance += w * (within + np.outer(own - mean, own - mean))
+        return mean, covariance
+
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Mean and variance of f at each reading of the fit given all the others."""
+        return mixture_moments(self.weights, [part.leave_one_out() for part in self.parts])
+
+
+def mixture_moments(weights: tuple[float, ...], moments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Mean and variance of a mixture from those of its parts."""
+    mean = np.asarray(sum(w * own for w, (own, _) in zip(weights, moments, strict=True)))
+    spread = sum(w * (variance + (own - mean) ** 2) for w, (own, variance) in zip(weights, moments, strict=True))
+    return mean, np.asarray(spread)
+
+
 def _symmetric(A: Array) -> Array:
     """(A + Aᵀ)/2, in C order."""
     total = np.add(A, A.T, order="C")

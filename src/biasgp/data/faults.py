@@ -26,8 +26,8 @@ class FaultScenario:
     """A record of readings of a random signal, and the faults in it.
 
     `size` is that of a bias (of a ramp, at its end) in standard deviations of the noise; its sign is random. `kind` is
-    "shift", "step" (the last fault lasts to the end of the record), "ramp", "stuck", or "none". `outliers` is the share of
-    the other readings that are single outliers. `resolution` quantises the readings, in standard deviations of the noise.
+    "shift", "step" (the last fault lasts to the end of the record), "ramp", "stuck", or "none". `outliers` is the share
+    of the other readings that are single outliers. `resolution`, in the same unit, quantises the readings.
     """
 
     kind: str = "shift"
@@ -46,7 +46,7 @@ class FaultScenario:
 
 @dataclass(frozen=True)
 class FaultySeries:
-    """Readings y at times t, the truth f, the bias of each reading, and the first and last-plus-one row of each fault."""
+    """Readings y at times t, the truth f, the bias of each reading, and first row and end (exclusive) of each fault."""
 
     t: Array
     y: Array

@@ -1,13 +1,13 @@
 """Biases that last: y = f + U·a + δ + ε, where each column of U is an episode, a run of consecutive readings.
 
-Readings are ordered by one variable, as a rule time. An episode is a `shift` (1 on its run), a `step` (a shift up to the
-end of the record) or a `ramp` (grows linearly over its run and ends: a drift until somebody cleans the sensor). Its
+Readings are ordered by one variable, as a rule time. An episode is a `shift` (1 on its run), a `step` (a shift up to
+the end of the record) or a `ramp` (grows linearly over its run and ends: a drift until somebody cleans the sensor). Its
 amplitude a ~ N(0, V) is integrated out, so that an episode adds V·uuᵀ to the covariance of the readings, and with P the
 inverse of that covariance it raises the log evidence by
 
     ½ b²/(A + 1/V) − ½ log(1 + V·A),   A = uᵀPu,  b = uᵀPy.
 
-For u = 1 on rows i…j, A is a block sum of P and b a partial sum of Py: cumulative sums give every run at once, in O(N²).
+For u = 1 on rows i…j, A is a block sum of P and b a partial sum of Py: cumulative sums give all runs in O(N²).
 A sensor that is `stuck` repeats its value; such readings tell nothing of f and leave the GP.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class EpisodePrior:
     """How often episodes are expected, how long they last, and where they begin and end. Prices are in nats."""
 
     rate: float = 1.0 / 150.0
-    """Episodes per reading before the data, worth `weight` readings (benchmarks/faults.py: no false episode at 1/150)."""
+    """Episodes per reading before the data, worth `weight` readings (chosen by benchmarks/faults.py)."""
     weight: float = 150.0
     shortest: int = 3
     """Readings of an episode, at least: fewer are single outliers."""
@@ -90,7 +91,8 @@ class Ordering:
         """The same for some of the readings."""
         return Ordering(self.values[kept], self.events, self.prior)
 
-    def stops_short(self) -> bool:
+    @property
+    def too_short(self) -> bool:
         """Whether there are too few readings for an episode."""
         return self.n_times < 2 * self.prior.shortest
 
@@ -115,9 +117,7 @@ class Ordering:
 
     def columns(self, runs: tuple[Run, ...]) -> Array:
         """U·√V, one column per episode; their outer product is what episodes add to the covariance."""
-        return np.column_stack(
-            [np.zeros((self.n, 0)), *(np.sqrt(run.variance) * self.column(run) for run in runs)]
-        )
+        return np.column_stack([np.zeros((self.n, 0)), *(np.sqrt(run.variance) * self.column(run) for run in runs)])
 
     @cached_property
     def log_prior(self) -> dict[str, Array]:
@@ -133,10 +133,10 @@ class Ordering:
             serviced = np.zeros(m + 1, dtype=bool)
             serviced[np.searchsorted(self.times, self.events)] = True
             serviced[[0, m]] = False
-            off = np.log(prior.off_event)
-            starts = np.where(serviced, np.log(prior.at_event / prior.rate), off)[:, None]
-            at_stop = np.where(serviced, np.log(prior.at_event), off)[None, :]
-            ends = np.where(serviced[None, :], at_stop, ends + np.where(touches, 0.0, off))
+            off = float(np.log(prior.off_event))
+            starts = np.where(serviced, np.log(prior.at_event / prior.rate), off).reshape(-1, 1)
+            elsewhere = ends + np.where(touches, 0.0, off)
+            ends = np.where(serviced.reshape(1, -1), np.log(prior.at_event), elsewhere)
             ends[length < prior.shortest] = -np.inf
         base = np.where(length <= prior.longest_share * m, ends, -np.inf) - prior.scale_price - np.log(2.0)
         shift = base + np.where(first == 0, 0.0, starts)
@@ -150,11 +150,17 @@ class Ordering:
         return places + self.prior.log_count(len(runs), self.n)
 
     def best_run(
-        self, P: Array, Py: Array, present: tuple[Run, ...] = (), kinds: tuple[str, ...] = (SHIFT, RAMP)
+        self,
+        P: Array,
+        Py: Array,
+        present: tuple[Run, ...] = (),
+        kinds: tuple[str, ...] = (SHIFT, RAMP),
+        inside: Run | None = None,
     ) -> tuple[float, Run]:
         """The episode that raises the log evidence most beside those present, which P holds, its price paid.
 
-        A sensor has one fault at a time: episodes do not overlap.
+        A sensor has one fault at a time: episodes do not overlap, but that one may be looked for `inside` another, as
+        what the other should leave out.
         """
         price = self.prior.log_count(len(present) + 1, self.n) - self.prior.log_count(len(present), self.n)
         best, found = -np.inf, Run(SHIFT, 0, 0)
@@ -164,20 +170,25 @@ class Ordering:
             gain = 0.5 * (s - 1.0 - np.log(s)) + self.log_prior[kind]
             for run in present:
                 gain[: run.stop, run.first + 1 :] = -np.inf
+            if inside is not None:
+                gain[: inside.first + 1], gain[:, inside.stop :] = -np.inf, -np.inf
             first, stop = np.unravel_index(int(gain.argmax()), gain.shape)
             if gain[first, stop] > best:
-                best, V = float(gain[first, stop]), float((s[first, stop] - 1.0) / A[first, stop])
-                found = Run(self._named(kind, int(stop)), int(first), int(stop), V)
+                best = float(gain[first, stop])
+                V = min(float((s[first, stop] - 1.0) / A[first, stop]), LARGEST_VARIANCE)
+                found = Run(self.named(kind, int(stop)), int(first), int(stop), V)
         return best + price, found
 
-    def _named(self, kind: str, stop: int) -> str:
+    def named(self, kind: str, stop: int) -> str:
+        """A shift that lasts to the end of the record is a step."""
         return STEP if kind == SHIFT and stop == self.n_times else kind
 
     def with_variance(self, run: Run, P: Array, Py: Array) -> Run:
         """The run with the V of highest evidence beside those that P holds."""
         u = self.column(run)
         A = float(u @ P @ u)
-        return replace(run, variance=max(float(u @ Py) ** 2 / A - 1.0, LEAST_SIGNAL) / A)
+        signal = max(float(u @ Py) ** 2 / A - 1.0, LEAST_SIGNAL) / A if A > 0.0 else 0.0
+        return replace(run, variance=min(max(signal, 1.0 / LARGEST_VARIANCE), LARGEST_VARIANCE))
 
     def _statistics(self, P: Array, Py: Array, kinds: tuple[str, ...]) -> list[tuple[str, Array, Array]]:
         """b²/A and A of every run first, stop, for each kind."""
@@ -204,6 +215,8 @@ class Ordering:
         return p, a
 
 
+LARGEST_VARIANCE = 1e6
+"""Of an episode, in units of y's robust variance: no reading lies further out than its square root."""
 LEAST_SIGNAL = 1e-6
 """The least of b²/A − 1 that gives an episode a variance: one that its readings no longer support has next to none."""
 
@@ -228,7 +241,7 @@ def _partial_sums(a: Array) -> Array:
 
 def _ratio(A: Array, b: Array) -> tuple[Array, Array]:
     """b²/A and A, where A is positive but for rounding."""
-    usable = A > ROUNDING * max(float(A.max()), np.finfo(float).tiny)
+    usable = ROUNDING * max(float(A.max()), np.finfo(float).tiny) < A
     A = np.where(usable, A, 1.0)
     return np.where(usable, b**2 / A, 0.0), A
 
@@ -251,15 +264,33 @@ def evidence_of_column(P: Array, Py: Array, u: Array, variance: float) -> float:
 
 
 @dataclass(frozen=True)
-class StuckRun:
-    """Readings that repeat one value more often than chance allows: their rows, in order, and the log odds."""
+class Episode:
+    """A bias that lasts over consecutive readings.
 
-    rows: NDArray[np.intp]
-    value: float
+    Attributes
+    ----------
+    kind : {"stuck", "shift", "step", "ramp"}
+        The value repeats; a constant bias; the same up to the end of the record; a bias that grows linearly and ends.
+    rows : tuple of int
+        Indices of its readings, in their order.
+    log_odds : float
+        Log odds against the best explanation without it (for a stuck sensor, against repeats by chance).
+    start, stop
+        The ordering variable at its first and at its last reading.
+    bias, bias_std : float
+        Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck sensor.
+    """
+
+    kind: str
+    rows: tuple[int, ...]
     log_odds: float
+    start: Any = None
+    stop: Any = None
+    bias: float = np.nan
+    bias_std: float = np.nan
 
 
-def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[StuckRun]:
+def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
     """Runs of equal readings that are too long for chance, given how often readings repeat elsewhere.
 
     A reading repeats the one before by chance with a probability that is learnt from all other runs, or from all other
@@ -278,6 +309,8 @@ def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> l
         length = int(lengths[run])
         if length < prior.shortest:
             break
+        if length > prior.longest_share * len(z):
+            continue
         chance[run] = False
         elsewhere = _share_of_repeats(lengths[chance], repeats_expected)
         same_value = chance & (values == values[run])
@@ -288,7 +321,7 @@ def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> l
             elsewhere = max(elsewhere, float(at_value))
         log_odds = float(np.log(prior.rate) + log_length[length] - (length - 1) * np.log(elsewhere))
         if log_odds > 0.0:
-            found.append(StuckRun(rows[begins[run] + np.arange(length)], float(values[run]), log_odds))
+            found.append(Episode(STUCK, tuple(rows[begins[run] + np.arange(length)].tolist()), log_odds))
         else:
             chance[run] = True
     return found

@@ -16,9 +16,11 @@ from scipy.special import logsumexp
 from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
+from biasgp.models.episodes import Ordering, stuck_runs
 from biasgp.models.problem import Problem
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.episode_search import with_episodes, with_stuck
 from biasgp.models.sparse.kinds import PRIOR, Group
 from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound, without_slab
 from biasgp.models.sparse.starts import RECIPE, Recipe
@@ -29,9 +31,22 @@ __all__ = ["Recipe", "SparseBiasFit", "fit"]
 
 
 def fit(
-    problem: Problem, max_iter: int, rng: np.random.Generator, strategy: Strategy = EXACT, recipe: Recipe = RECIPE
+    problem: Problem,
+    max_iter: int,
+    rng: np.random.Generator,
+    strategy: Strategy = EXACT,
+    recipe: Recipe = RECIPE,
+    ordering: Ordering | None = None,
 ) -> SparseBiasFit:
-    """The whole recipe. Readings beyond the fence are moved to it for the fit; their biases are not."""
+    """The whole recipe. Readings beyond the fence are moved to it for the fit; their biases are not.
+
+    With an ordering of the readings, biases that last are looked for as well.
+    """
+    everything, stuck = problem, [] if ordering is None else stuck_runs(ordering, problem.y)
+    kept = np.ones(len(problem), dtype=bool)
+    if stuck and ordering is not None:
+        kept[[row for episode in stuck for row in episode.rows]] = False
+        problem, ordering = problem[kept], ordering.subset(kept)
     excess = problem.y - np.clip(problem.y, -recipe.fence, recipe.fence)
     problem = problem.clipped(recipe.fence)
     if not strategy.exact:
@@ -39,7 +54,7 @@ def fit(
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
         found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
-        return replace(found, bias=found.bias + excess)
+        return with_stuck(replace(found, bias=found.bias + excess), everything, stuck, kept)
     rows, *more = stages(problem.X, problem.y)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -59,8 +74,15 @@ def fit(
             # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
             again = recipe.complete(search, recipe.begin(search))
             state = again if again.evidence > state.evidence else state
-        found = _finish(search, state, max_iter, recipe.average, rng)
-    return replace(found, bias=found.bias + excess)
+
+        def finish(search: Search, state: State) -> SparseBiasFit:
+            return _finish(search, state, max_iter, recipe.average, rng)
+
+        if ordering is None or ordering.too_short:
+            found = finish(search, state)
+        else:
+            found = with_episodes(search, state, ordering, finish)
+    return with_stuck(replace(found, bias=found.bias + excess), everything, stuck, kept)
 
 
 def _finish(

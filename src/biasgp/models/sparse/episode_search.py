@@ -8,15 +8,22 @@ same measure, log p(y, labels, episodes).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
-from biasgp._typing import Array
-from biasgp.models.episodes import RAMP, SHIFT, Ordering, Run, add_column, evidence_of_column
+from biasgp._typing import Array, Mask
+from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
+from biasgp.models.episodes import RAMP, SHIFT, Episode, Ordering, Run, add_column, evidence_of_column
+from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Candidate, Search, State
+from biasgp.models.sparse.search import Candidate, Search, SparseBiasFit, State
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class EpisodePolicy:
     known to more than this."""
     possible_gap: float = 2.0
     """Nats by which an episode may fail to pay and still be worth naming."""
+    max_jumps: int = 7
+    """Places where the level jumps of which all combinations are tried: 2⁸ of them."""
     window: int = 11
     """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
 
@@ -156,28 +165,160 @@ class EpisodeSearch:
     def _moved(self, at: Explanation, kinds: tuple[str, ...]) -> tuple[tuple[Run, ...], float]:
         """The best that taking out some episodes and adding others leads to, at fixed parameters and labels.
 
-        One or two neighbours are taken out, or all: this removes, replaces, splits and merges them, and moves their ends.
+        One or two neighbours are taken out, or all: this removes, replaces and merges, and moves ends. Or the places
+        where the level jumps stay, and which of the stretches between them are faulty is chosen anew.
         """
-        ordering, state = self.ordering, replace(at.state, support=None)
+        state = replace(at.state, support=None)
         support = self.search.support(state)
-        P0, Py0 = _marginal_inverse(support)
+        P, Py = _marginal_inverse(support)
         bare = support.log_evidence() - state.slab.bic_penalty(state.labels)
-        order = sorted(range(len(at.runs)), key=lambda k: at.runs[k].first)
-        sets: list[tuple[int, ...]] = [(), *((k,) for k in order), *zip(order, order[1:], strict=False), tuple(order)]
+        runs = sorted(at.runs, key=_place)
+        taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]
+        proposals = [tuple(run for run in runs if run not in out) for out in taken]
+        if SHIFT in kinds:
+            proposals.append(self._stretches(P, Py, at.runs))
         best, found = at.evidence, at.runs
-        for taken in dict.fromkeys(sets):
-            P, Py, evidence = P0, Py0, bare
-            kept: tuple[Run, ...] = ()
-            for run in (run for k, run in enumerate(at.runs) if k not in taken):
-                kept = (*kept, ordering.with_variance(run, P, Py))
-                u, variance = ordering.column(run), kept[-1].variance
-                evidence += evidence_of_column(P, Py, u, variance)
-                P, Py = add_column(P, Py, u, variance)
-            runs, gain = self._added(kept, P, Py, kinds)
-            evidence += ordering.log_prior_of(kept) + gain
+        for proposal in dict.fromkeys(proposals):
+            kept, evidence, P_kept, Py_kept = self._with(proposal, P, Py)
+            following, gain = self._added(kept, P_kept, Py_kept, kinds)
+            evidence += bare + self.ordering.log_prior_of(kept) + gain
             if evidence > best:
-                best, found = evidence, runs
+                best, found = evidence, following
         return found, best
+
+    def _with(self, runs: tuple[Run, ...], P: Array, Py: Array) -> tuple[tuple[Run, ...], float, Array, Array]:
+        """Episodes added to P, with the variances that go with one another, and what they do to the evidence."""
+        evidence, placed = 0.0, []
+        for run in runs:
+            placed.append(self.ordering.with_variance(run, P, Py))
+            u, variance = self.ordering.column(run), placed[-1].variance
+            evidence += evidence_of_column(P, Py, u, variance)
+            P, Py = add_column(P, Py, u, variance)
+        return tuple(placed), evidence, P, Py
+
+    def _stretches(self, P: Array, Py: Array, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The best choice of faulty stretches between the places where the level jumps.
+
+        Jumps are where episodes begin and end, and where what each shift should leave out does.
+        """
+        ordering = self.ordering
+        jumps = {run.stop for run in runs} | {run.first for run in runs if run.kind != RAMP}
+        _, _, P_all, Py_all = self._with(runs, P, Py)
+        for run in runs:
+            if run.kind != RAMP and len(jumps) < self.policy.max_jumps:
+                _, hole = ordering.best_run(P_all, Py_all, (), (SHIFT,), inside=run)
+                jumps |= {hole.first, hole.stop}
+        ends = [0, *sorted(jumps - {0, ordering.n_times})[: self.policy.max_jumps], ordering.n_times]
+        segments = np.column_stack([ordering.column(Run(SHIFT, a, b)) for a, b in pairwise(ends)])
+        G, g = segments.T @ P @ segments, segments.T @ Py
+        best, found = -np.inf, runs
+        for choice in product((False, True), repeat=len(ends) - 1):
+            edges = np.flatnonzero(np.diff([False, *choice, False])).reshape(-1, 2)
+            chosen = tuple(Run(SHIFT, ends[a], ends[b]) for a, b in edges.tolist())
+            M = np.array([[a <= s < b for a, b in edges.tolist()] for s in range(len(ends) - 1)], dtype=float)
+            prior = ordering.log_prior_of(chosen)
+            evidence = prior + (_evidence_of_levels(M.T @ G @ M, M.T @ g) if chosen and prior > -np.inf else 0.0)
+            if evidence > best:
+                best, found = evidence, chosen
+        return tuple(replace(run, kind=ordering.named(SHIFT, run.stop)) for run in found)
+
+
+def with_episodes(
+    search: Search, state: State, ordering: Ordering, finish: Callable[[Search, State], SparseBiasFit]
+) -> SparseBiasFit:
+    """The fit with the episodes that the readings support, averaged over explanations that they cannot tell apart."""
+    hunt = EpisodeSearch(search, state, ordering)
+    best = hunt.best()
+    if not best.runs:
+        run = hunt.possible()
+        possible = None if run is None else Episode(run.kind, _rows(ordering, run), 0.0)
+        return replace(finish(search, state), possible=possible)
+    others = hunt.by_other_kinds(best)
+    log_odds = [best.evidence - hunt.without(best, run) for run in best.runs]
+    explanations = [(best, log_odds), *((other, [0.0] * len(other.runs)) for other in others)]
+    fits = [_with_shared_bias(each, finish(each.search, each.state), odds, ordering) for each, odds in explanations]
+    if not others:
+        return fits[0]
+    # The evidence is tempered: its differences are within what the prior of the kinds is not known to.
+    relative = np.array([each.evidence - best.evidence for each, _ in explanations]) / hunt.policy.ambiguous_gap
+    weights = tuple(softmax(relative).tolist())
+    bias, variance = mixture_moments(weights, [(each.bias, each.bias_variance) for each in fits])
+    return replace(
+        fits[0],
+        posterior=MixturePosterior(weights, tuple(each.posterior for each in fits)),
+        probability=np.asarray(sum(w * each.probability for w, each in zip(weights, fits, strict=True))),
+        bias=bias,
+        bias_variance=variance,
+        alternatives=tuple(each.episodes for each in fits[1:]),
+    )
+
+
+def _with_shared_bias(
+    at: Explanation, found: SparseBiasFit, log_odds: list[float], ordering: Ordering
+) -> SparseBiasFit:
+    """A fit to the readings with the episodes' biases in it: what they add to each reading's."""
+    posterior, shared = found.posterior, at.search.problem.shared
+    assert isinstance(posterior, AveragedPosterior) and shared is not None
+    coefficients = shared.T @ posterior.alpha
+    covariance = np.eye(shared.shape[1]) - shared.T @ posterior.precision @ shared
+    probability = 1.0 - found.probability
+    episodes = []
+    for run, odds in zip(at.runs, log_odds, strict=True):
+        rows = _rows(ordering, run)
+        probability[list(rows)] *= expit(-odds)
+        episodes.append(Episode(run.kind, rows, odds))
+    return replace(
+        found,
+        probability=1.0 - probability,
+        bias=found.bias + shared @ coefficients,
+        bias_variance=found.bias_variance + np.maximum(np.einsum("ij,jk,ik->i", shared, covariance, shared), 0.0),
+        log_evidence=found.log_evidence + ordering.log_prior_of(at.runs),
+        episodes=tuple(episodes),
+    )
+
+
+def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kept: Mask) -> SparseBiasFit:
+    """A fit to the readings that are kept, for all of them: the others are stuck, and say nothing about f."""
+    if not stuck:
+        return found
+    f, variance = found.posterior.mean_and_variance(problem.X[~kept])
+    spread = variance + found.noise_variance + problem.known[~kept]
+
+    def everywhere(values: NDArray[Any], dropped: Array | float) -> NDArray[Any]:
+        out = np.empty(len(kept), dtype=values.dtype)
+        out[kept], out[~kept] = values, dropped
+        return out
+
+    index = np.flatnonzero(kept)
+
+    def renumbered(episode: Episode) -> Episode:
+        return replace(episode, rows=tuple(index[list(episode.rows)].tolist()))
+
+    return replace(
+        found,
+        posterior=PartialPosterior(found.posterior, kept),
+        labels=everywhere(found.labels, 0),
+        probability=everywhere(found.probability, 1.0),
+        bias=everywhere(found.bias, problem.y[~kept] - f),
+        bias_variance=everywhere(found.bias_variance, spread),
+        findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
+        episodes=(*map(renumbered, found.episodes), *stuck),
+        alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
+        possible=None if found.possible is None else renumbered(found.possible),
+    )
+
+
+def _rows(ordering: Ordering, run: Run) -> tuple[int, ...]:
+    return tuple(ordering.rows_of(run).tolist())
+
+
+def _evidence_of_levels(G: Array, g: Array) -> float:
+    """What several shifts together do to the log evidence, each with the variance of its own estimate."""
+    levels = np.linalg.solve(G, g)
+    V = np.maximum(levels**2, 1e-12)
+    return float(
+        0.5 * g @ np.linalg.solve(G + np.diag(1.0 / V), g) - 0.5 * np.linalg.slogdet(np.eye(len(g)) + G * V)[1]
+    )
 
 
 def _marginal_inverse(support: Support) -> tuple[Array, Array]:
@@ -200,9 +341,7 @@ def _differ(runs: tuple[Run, ...], others: tuple[Run, ...], slack: int = 2) -> b
     if len(runs) != len(others):
         return True
     pairs = zip(sorted(runs, key=_place), sorted(others, key=_place), strict=True)
-    return any(
-        a.kind != b.kind or abs(a.first - b.first) > slack or abs(a.stop - b.stop) > slack for a, b in pairs
-    )
+    return any(a.kind != b.kind or abs(a.first - b.first) > slack or abs(a.stop - b.stop) > slack for a, b in pairs)
 
 
 def _place(run: Run) -> int:

@@ -14,6 +14,7 @@ from biasgp._typing import Array
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Kernel
 from biasgp.models.diagnosis import Finding, looks_like_noise
+from biasgp.models.episodes import Episode
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.labels import Support
@@ -101,6 +102,11 @@ class SparseBiasFit(FitResult):
     leave_one_out: float
     trace: tuple[Step, ...]
     findings: tuple[Finding, ...]
+    episodes: tuple[Episode, ...] = ()
+    alternatives: tuple[tuple[Episode, ...], ...] = ()
+    """Explanations by other episodes that are almost as good, and averaged over."""
+    possible: Episode | None = None
+    """An episode that almost pays, where there is none."""
 
 
 class LabelledLikelihood:
