@@ -74,7 +74,7 @@ def faulty_series(scenario: FaultScenario, *, random_state: int | np.random.Gene
     bias = np.zeros(n)
     for first, stop in faults:
         if scenario.kind == "stuck":
-            bias[first:stop] = y[first] - y[first:stop]
+            bias[first:stop], y[first:stop] = y[first] - y[first:stop], y[first]
             continue
         shape = np.arange(1, stop - first + 1) / (stop - first) if scenario.kind == "ramp" else 1.0
         bias[first:stop] = rng.choice([-1.0, 1.0]) * scenario.size * scenario.noise * shape
@@ -82,7 +82,7 @@ def faulty_series(scenario: FaultScenario, *, random_state: int | np.random.Gene
     single = np.flatnonzero(bias == 0.0)
     is_outlier[rng.choice(single, round(scenario.outliers * len(single)), replace=False)] = True
     bias[is_outlier] = SPIKE_SIZE * scenario.noise
-    y = y + bias
+    y = y + (bias if scenario.kind != "stuck" else np.where(is_outlier, bias, 0.0))
     if scenario.resolution:
         step = scenario.resolution * scenario.noise
         y = step * np.round(y / step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
 from biasgp.estimators.base import LargeGP
-from biasgp.estimators.validation import check_query, check_readings
+from biasgp.estimators.episode_notes import in_users_units, notes
+from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
+from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
@@ -33,6 +36,9 @@ class SparseBiasGP(LargeGP):
     {inherited}
     random_state : int
         Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
+    order : int, str or None
+        The column in whose order biases may last (`episodes_`), by index or name: as a rule, time. "auto" takes the
+        only column where there is one, and none where there are several. None looks for single outliers only.
 
     Attributes
     ----------
@@ -42,7 +48,12 @@ class SparseBiasGP(LargeGP):
     outlier_probability_ : ndarray of shape (n_samples,)
         Probability that each reading is an outlier.
     bias_, bias_std_ : ndarray of shape (n_samples,)
-        Posterior mean and standard deviation of δ, in y's unit.
+        Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included.
+    episodes_ : tuple of Episode
+        Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
+        Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std` and `log_odds`.
+    notes_ : tuple of Finding
+        What a reader should know, and what does not make the fit untrustworthy: faults that may be signal.
     groups_ : tuple of Group
         The kinds of outlier found: share of the readings, mean and variance of the bias (in the model's units).
     replaced_ : bool
@@ -68,10 +79,48 @@ class SparseBiasGP(LargeGP):
     """
 
     random_state: int = 0
+    order: int | str | None = None
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_variance: ArrayLike | None = None,
+        *,
+        events: ArrayLike | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Fit to readings y at the rows of X, as GaussianGP.fit does.
+
+        Parameters
+        ----------
+        X, y, noise_variance, client
+            As in GaussianGP.fit.
+        events : array-like, optional
+            Values of the ordering column at which the sensor was cleaned, calibrated or moved: drifts end and levels
+            jump there, and hardly anywhere else.
+        """
+        self._events = None if events is None else check_events(events)
+        try:
+            return super().fit(X, y, noise_variance, client=client)
+        finally:
+            del self._events
 
     def _fit_model(self, problem: Problem) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem))
+        column = self._order_column(problem.X.shape[1])
+        ordering = None if column is None else Ordering(problem.X[:, column], self._events)
+        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+
+    def _order_column(self, width: int) -> int | None:
+        """The index of the ordering column, if there is one."""
+        if self.order == "auto":
+            found = 0 if width == 1 else None
+        else:
+            found = None if self.order is None else check_column("order", self.order, width, column_names(self))
+        if found is None and self._events is not None:
+            raise ValueError("events are values of the ordering column: say which one it is with order=.")
+        return found
 
     def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         self.outlier_probability_ = model.probability
@@ -82,9 +131,16 @@ class SparseBiasGP(LargeGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
+        self.episodes_ = tuple(sorted(self._told(model.episodes, model), key=lambda each: each.start))
+        alternatives = tuple(self._told(each, model) for each in model.alternatives)
+        self.notes_ = notes(self.episodes_, alternatives, *self._told(model.possible, model))
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
+
+    def _told(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
+        """Episodes in the user's units."""
+        return tuple(in_users_units(each, model.order, self.bias_, self.bias_std_) for each in episodes)
 
     def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:
         yield from super()._findings(model)

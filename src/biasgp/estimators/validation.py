@@ -202,3 +202,24 @@ def check_number(name: str, value: object, *, above: float, inclusive: bool = Fa
     if not ok or value < above or (value == above and not inclusive):  # type: ignore[operator]
         raise ValueError(f"{name} must be a finite number {sign} {above:g}, got {value!r}.")
     return float(value)  # type: ignore[arg-type]
+
+
+def check_column(name: str, value: object, width: int, names: Sequence[str] | None) -> int:
+    """A column of X, by index or by name."""
+    if isinstance(value, str):
+        if names is None or value not in names:
+            known = "X has no column names; use an index" if names is None else f"X has {', '.join(map(repr, names))}"
+            raise ValueError(f"{name}={value!r} is no column: {known}.")
+        return list(names).index(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -width <= value < width:
+        raise ValueError(f"{name} must be a column of X, by name or by index from 0 to {width - 1}, got {value!r}.")
+    return int(value) % width
+
+
+def check_events(events: Any) -> Array:
+    """Values of the ordering column at which a sensor was serviced."""
+    array = np.atleast_1d(_numbers(events, "events"))
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"events must be a list of values of the ordering column, got shape {array.shape}.")
+    _refuse_unless_finite(array, "events")
+    return np.sort(array)

@@ -32,6 +32,10 @@ REMEDIES = {
     "more draws": ("raise draws and tune, fix nu", "use another --method"),
     "more iterations": ("raise max_iter", "try another --kernel"),
     "more time": ("raise max_time", "raise --max-time"),
+    "name events": (
+        "name the times at which the sensor was serviced (events=), if there were any",
+        "look at the sensor's log, or at another sensor",
+    ),
     "right column": ("check that y is the column you meant", "check that --target is the column you meant"),
     "transform": ("try response='auto'", "try --response auto"),
 }
@@ -45,7 +49,7 @@ class Finding:
     Attributes
     ----------
     code : str
-        What it is: a key of `biasgp.messages.WARNINGS`, which has the type of its warning.
+        What it is: a key of `biasgp.messages.WARNINGS`, which has the type of its warning, or that of a note.
     evidence : str
         What was seen, as sentences without words of Python or of the command.
     remedy : tuple of str

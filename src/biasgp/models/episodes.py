@@ -41,10 +41,10 @@ class EpisodePrior:
     """Of the record: the majority is what the signal is."""
     scale_price: float = 1.0
     """For choosing V: a size known to within a factor e either way, of the e⁴ or so that are possible."""
-    at_event: float = 0.25
-    """Chance that an episode begins, or that one which is under way ends, at an event that the user names."""
+    at_event: float = 0.9
+    """Where the user names events: chance that an episode ends at the next of them, and that it is a drift."""
     off_event: float = 0.02
-    """Where the user names events: chance that an end of an episode is somewhere else."""
+    """Where the user names events: chance that a level jumps anywhere but at the end of a fault there."""
 
     def log_count(self, count: int, n: int) -> float:
         """log p(so many given starts among n readings), the rate integrated out."""
@@ -120,34 +120,39 @@ class Ordering:
         return np.column_stack([np.zeros((self.n, 0)), *(np.sqrt(run.variance) * self.column(run) for run in runs)])
 
     @cached_property
-    def log_prior(self) -> dict[str, Array]:
-        """log p(kind, run) for every run first, stop, but for the rate; −∞ where there can be none."""
+    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """First and stop of every run that an episode can have, in the order of both."""
         m, prior = self.n_times, self.prior
-        first, stop = np.ogrid[: m + 1, : m + 1]
-        length = np.maximum(stop - first, 0)
+        first, stop = np.triu_indices(m + 1, k=prior.shortest)
+        short_enough = stop - first <= prior.longest_share * m
+        return first[short_enough], stop[short_enough]
+
+    @cached_property
+    def _log_prior(self) -> dict[str, Array]:
+        """log p(kind, run) of each of these runs, but for the rate."""
+        first, stop = self._places
+        m, prior, length = self.n_times, self.prior, stop - first
         exactly, at_least = prior.log_length(m)
         touches = (first == 0) | (stop == m)
         ends = np.where(touches, at_least[length], exactly[length])
-        starts: Array = np.zeros((m + 1, 1))
+        kinds = {SHIFT: np.log(0.5), RAMP: np.log(0.5)}
         if self.events is not None:
             serviced = np.zeros(m + 1, dtype=bool)
             serviced[np.searchsorted(self.times, self.events)] = True
             serviced[[0, m]] = False
             off = float(np.log(prior.off_event))
-            starts = np.where(serviced, np.log(prior.at_event / prior.rate), off).reshape(-1, 1)
-            elsewhere = ends + np.where(touches, 0.0, off)
-            ends = np.where(serviced.reshape(1, -1), np.log(prior.at_event), elsewhere)
-            ends[length < prior.shortest] = -np.inf
-        base = np.where(length <= prior.longest_share * m, ends, -np.inf) - prior.scale_price - np.log(2.0)
-        shift = base + np.where(first == 0, 0.0, starts)
-        ramp = base.copy()
-        ramp[:, m] = -np.inf if self.events is not None else ramp[:, m]
-        return {SHIFT: shift, RAMP: ramp}
+            ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(touches, 0.0, off))
+            kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
+        return {kind: ends - prior.scale_price + float(price) for kind, price in kinds.items()}
 
     def log_prior_of(self, runs: tuple[Run, ...]) -> float:
-        """log p(these episodes)."""
-        places = sum(float(self.log_prior[_scanned(run.kind)][run.first, run.stop]) for run in runs)
-        return places + self.prior.log_count(len(runs), self.n)
+        """log p(these episodes); −∞ where one of them cannot be."""
+        first, stop = self._places
+        value = self.prior.log_count(len(runs), self.n)
+        for run in runs:
+            at = np.flatnonzero((first == run.first) & (stop == run.stop))
+            value += float(self._log_prior[SHIFT if run.kind == STEP else run.kind][at[0]]) if len(at) else -np.inf
+        return value
 
     def best_run(
         self,
@@ -159,24 +164,27 @@ class Ordering:
     ) -> tuple[float, Run]:
         """The episode that raises the log evidence most beside those present, which P holds, its price paid.
 
-        A sensor has one fault at a time: episodes do not overlap, but that one may be looked for `inside` another, as
-        what the other should leave out.
+        A sensor has one fault at a time: episodes do not overlap, but one may be looked for `inside` another, as what
+        that one should leave out.
         """
-        price = self.prior.log_count(len(present) + 1, self.n) - self.prior.log_count(len(present), self.n)
+        first, stop = self._places
+        possible = np.ones(len(first), dtype=bool)
+        for run in present:
+            possible &= (first >= run.stop) | (stop <= run.first)
+        if inside is not None:
+            possible &= (first > inside.first) & (stop < inside.stop)
         best, found = -np.inf, Run(SHIFT, 0, 0)
-        for kind, statistic, A in self._statistics(P, Py, kinds):
-            # With V at its best, 1 + VA = s: the statistic b²/A, χ² with one degree of freedom where there is none.
-            s = np.maximum(statistic, 1.0)
-            gain = 0.5 * (s - 1.0 - np.log(s)) + self.log_prior[kind]
-            for run in present:
-                gain[: run.stop, run.first + 1 :] = -np.inf
-            if inside is not None:
-                gain[: inside.first + 1], gain[:, inside.stop :] = -np.inf, -np.inf
-            first, stop = np.unravel_index(int(gain.argmax()), gain.shape)
-            if gain[first, stop] > best:
-                best = float(gain[first, stop])
-                V = min(float((s[first, stop] - 1.0) / A[first, stop]), LARGEST_VARIANCE)
-                found = Run(self.named(kind, int(stop)), int(first), int(stop), V)
+        for kind, A, b in self._sums(P, Py, kinds):
+            # With V at its best, 1 + VA is the statistic b²/A, χ² with one degree of freedom where there is no episode.
+            usable = possible & (ROUNDING * float(A.max(initial=1.0)) < A)
+            s = np.divide(b**2, A, out=np.ones_like(A), where=usable)
+            gain = np.where(usable, 0.5 * (s - 1.0 - np.log(np.maximum(s, 1.0))), 0.0) + self._log_prior[kind]
+            gain[(s <= 1.0) | ~usable] = -np.inf
+            at = int(gain.argmax()) if len(gain) else -1
+            if at >= 0 and gain[at] > best:
+                best, V = float(gain[at]), min(float((s[at] - 1.0) / A[at]), LARGEST_VARIANCE)
+                found = Run(self.named(kind, int(stop[at])), int(first[at]), int(stop[at]), V)
+        price = self.prior.log_count(len(present) + 1, self.n) - self.prior.log_count(len(present), self.n)
         return best + price, found
 
     def named(self, kind: str, stop: int) -> str:
@@ -190,25 +198,37 @@ class Ordering:
         signal = max(float(u @ Py) ** 2 / A - 1.0, LEAST_SIGNAL) / A if A > 0.0 else 0.0
         return replace(run, variance=min(max(signal, 1.0 / LARGEST_VARIANCE), LARGEST_VARIANCE))
 
-    def _statistics(self, P: Array, Py: Array, kinds: tuple[str, ...]) -> list[tuple[str, Array, Array]]:
-        """b²/A and A of every run first, stop, for each kind."""
+    def _sums(self, P: Array, Py: Array, kinds: tuple[str, ...]) -> list[tuple[str, Array, Array]]:
+        """A = uᵀPu and b = uᵀPy of every run, for each kind."""
         p, a = self._summed(P, Py)
-        A0, b0 = _block_sums(p), _partial_sums(a)
-        found = [(SHIFT, *_ratio(A0, b0))] if SHIFT in kinds else []
+        first, stop = self._places
+
+        def block(q: Array) -> Array:
+            """Sums of q over the square of each run, from cumulative sums."""
+            D = np.zeros((len(q) + 1, len(q) + 1))
+            np.cumsum(np.cumsum(q, axis=0), axis=1, out=D[1:, 1:])
+            d = D.diagonal()
+            return np.asarray(d[stop] + d[first] - D[first, stop] - D[stop, first])
+
+        def partial(v: Array) -> Array:
+            total = np.concatenate([[0.0], v.cumsum()])
+            return np.asarray(total[stop] - total[first])
+
+        A, b = block(p), partial(a)
+        found = [(SHIFT, A, b)] if SHIFT in kinds else []
         if RAMP in kinds:
-            place = self._place
-            A1 = _block_sums(place[:, None] * p + p * place)  # twice, as P is symmetric
-            A2 = _block_sums(place[:, None] * p * place)
-            b1 = _partial_sums(place * a)
-            start = np.append(self._before, 1.0)[:, None]
-            width = np.append(1.0, place)[None, :] - start
-            width = np.where(width > 0.0, width, 1.0)
-            found.append((RAMP, *_ratio((A2 - start * A1 + start**2 * A0) / width**2, (b1 - start * b0) / width)))
+            weighted = self._place[:, None] * p
+            start = self._before[np.minimum(first, self.n_times - 1)]
+            width = self._place[stop - 1] - start
+            # P is symmetric, so both mixed sums are the same.
+            A = (block(weighted * self._place) - 2.0 * start * block(weighted) + start**2 * A) / width**2
+            found.append((RAMP, A, (partial(self._place * a) - start * b) / width))
         return found
 
     def _summed(self, P: Array, Py: Array) -> tuple[Array, Array]:
         """P and Py in order, with the readings at one value taken together."""
-        p, a = P[np.ix_(self.rows, self.rows)], Py[self.rows]
+        in_order = np.array_equal(self.rows, np.arange(self.n))
+        p, a = (P, Py) if in_order else (P[np.ix_(self.rows, self.rows)], Py[self.rows])
         if self.n_times < self.n:
             p = np.add.reduceat(np.add.reduceat(p, self._first, axis=0), self._first, axis=1)
             a = np.add.reduceat(a, self._first)
@@ -219,31 +239,6 @@ LARGEST_VARIANCE = 1e6
 """Of an episode, in units of y's robust variance: no reading lies further out than its square root."""
 LEAST_SIGNAL = 1e-6
 """The least of b²/A − 1 that gives an episode a variance: one that its readings no longer support has next to none."""
-
-
-def _scanned(kind: str) -> str:
-    return SHIFT if kind == STEP else kind
-
-
-def _block_sums(p: Array) -> Array:
-    """Sums of p over first…stop − 1 squared, for every first (rows) and stop (columns)."""
-    D = np.zeros((len(p) + 1, len(p) + 1))
-    np.cumsum(np.cumsum(p, axis=0), axis=1, out=D[1:, 1:])
-    d = D.diagonal()
-    return np.asarray(d[None, :] + d[:, None] - D - D.T)
-
-
-def _partial_sums(a: Array) -> Array:
-    """Sums of a over first…stop − 1."""
-    total = np.concatenate([[0.0], a.cumsum()])
-    return np.asarray(total[None, :] - total[:, None])
-
-
-def _ratio(A: Array, b: Array) -> tuple[Array, Array]:
-    """b²/A and A, where A is positive but for rounding."""
-    usable = ROUNDING * max(float(A.max()), np.finfo(float).tiny) < A
-    A = np.where(usable, A, 1.0)
-    return np.where(usable, b**2 / A, 0.0), A
 
 
 ROUNDING = 1e-12

@@ -43,6 +43,7 @@ def fit(
     With an ordering of the readings, biases that last are looked for as well.
     """
     everything, stuck = problem, [] if ordering is None else stuck_runs(ordering, problem.y)
+    order = None if ordering is None else ordering.values
     kept = np.ones(len(problem), dtype=bool)
     if stuck and ordering is not None:
         kept[[row for episode in stuck for row in episode.rows]] = False
@@ -54,7 +55,7 @@ def fit(
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
         found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
-        return with_stuck(replace(found, bias=found.bias + excess), everything, stuck, kept)
+        return with_stuck(replace(found, bias=found.bias + excess, order=order), everything, stuck, kept)
     rows, *more = stages(problem.X, problem.y)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -82,7 +83,7 @@ def fit(
             found = finish(search, state)
         else:
             found = with_episodes(search, state, ordering, finish)
-    return with_stuck(replace(found, bias=found.bias + excess), everything, stuck, kept)
+    return with_stuck(replace(found, bias=found.bias + excess, order=order), everything, stuck, kept)
 
 
 def _finish(

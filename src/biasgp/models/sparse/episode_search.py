@@ -38,7 +38,7 @@ class EpisodePolicy:
     max_episodes: int = 10
     min_gain: float = 1e-3
     """Nats. A move that raises the log evidence by less is not made."""
-    ambiguous_gap: float = 10.0
+    ambiguous_gap: float = 12.0
     """Nats within which a whole explanation by other kinds of episode is averaged over: the prior of the kinds is not
     known to more than this."""
     possible_gap: float = 2.0
@@ -74,21 +74,21 @@ class EpisodeSearch:
         """The explanation of highest evidence."""
         best, x = self.none, self.none.state.x
         labels = _isolated(self.none.state.labels, self.ordering, self.policy.window)
-        kernel, tried = self.search.kernel.with_theta(x[:-1]), set()
+        kernel = self.search.kernel.with_theta(x[:-1])
         for stretch in self.policy.stretches:
             theta = np.append(kernel.stretched(stretch).theta, x[-1])
             at = replace(self.none.state, x=np.clip(theta, *self.search.bounds.T), labels=labels)
             runs, evidence = self._first_runs(at, (SHIFT, RAMP))
-            places = tuple((run.kind, run.first, run.stop) for run in runs)
-            if runs and places not in tried and evidence > self.none.evidence - self.policy.hopeless_gap:
-                tried.add(places)
+            new = all(_differ(runs, known.runs) for known in self.ended)
+            if runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
                 best = self._better(best, self._settled(runs, at, best, (SHIFT, RAMP)))
         return best
 
     def by_other_kinds(self, best: Explanation) -> list[Explanation]:
         """Explanations by ramps alone or by shifts alone that are not far behind, the best of each."""
         found = []
-        for kind in (SHIFT, RAMP) if best.runs else ():
+        # Where the user names events, the kinds have a prior that means something.
+        for kind in (SHIFT, RAMP) if best.runs and self.ordering.events is None else ():
             runs, _ = self._first_runs(best.state, (kind,))
             if runs:
                 other = self._settled(runs, best.state, None, (kind,))
@@ -152,10 +152,15 @@ class EpisodeSearch:
         """Parameters, labels and episodes in turn, until none of them moves."""
         best = self._fitted(runs, start, rival)
         for _ in range(self.policy.max_rounds):
+            state = best.state
             moved, evidence = self._moved(best, kinds)
             if evidence <= best.evidence + self.policy.min_gain:
-                break
-            following = self._fitted(moved, best.state, rival)
+                # Readings just outside an episode may have been flagged before it was there, and hide its true end.
+                state = replace(state, labels=self._without_edge_labels(best))
+                if np.array_equal(state.labels, best.state.labels):
+                    break
+                moved, _ = self._moved(replace(best, state=state, evidence=-np.inf), kinds)
+            following = self._fitted(moved, state, rival)
             if following.evidence <= best.evidence + self.policy.min_gain:
                 break
             best = following
@@ -185,6 +190,15 @@ class EpisodeSearch:
             if evidence > best:
                 best, found = evidence, following
         return found, best
+
+    def _without_edge_labels(self, at: Explanation) -> Labels:
+        """Labels without those of readings near the ends of an episode."""
+        labels, half = at.state.labels.copy(), self.policy.window // 2
+        for run in at.runs:
+            for end in (run.first, run.stop):
+                near = Run(SHIFT, max(end - half, 0), min(end + half, self.ordering.n_times))
+                labels[self.ordering.rows_of(near)] = 0
+        return labels
 
     def _with(self, runs: tuple[Run, ...], P: Array, Py: Array) -> tuple[tuple[Run, ...], float, Array, Array]:
         """Episodes added to P, with the variances that go with one another, and what they do to the evidence."""
@@ -231,7 +245,7 @@ def with_episodes(
     best = hunt.best()
     if not best.runs:
         run = hunt.possible()
-        possible = None if run is None else Episode(run.kind, _rows(ordering, run), 0.0)
+        possible = () if run is None else (Episode(run.kind, _rows(ordering, run), 0.0),)
         return replace(finish(search, state), possible=possible)
     others = hunt.by_other_kinds(best)
     log_odds = [best.evidence - hunt.without(best, run) for run in best.runs]
@@ -304,7 +318,7 @@ def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kep
         findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
         episodes=(*map(renumbered, found.episodes), *stuck),
         alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
-        possible=None if found.possible is None else renumbered(found.possible),
+        possible=tuple(map(renumbered, found.possible)),
     )
 
 

@@ -105,8 +105,10 @@ class SparseBiasFit(FitResult):
     episodes: tuple[Episode, ...] = ()
     alternatives: tuple[tuple[Episode, ...], ...] = ()
     """Explanations by other episodes that are almost as good, and averaged over."""
-    possible: Episode | None = None
-    """An episode that almost pays, where there is none."""
+    possible: tuple[Episode, ...] = ()
+    """One that almost pays, where there is none."""
+    order: Array | None = None
+    """The ordering variable at all readings, where there is one."""
 
 
 class LabelledLikelihood:

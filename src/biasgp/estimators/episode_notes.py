@@ -1,0 +1,70 @@
+"""Episodes in the user's units, and what a reader should know about those that the readings cannot settle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.models.diagnosis import Finding
+from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
+
+DOUBT = 10.0
+"""Log odds below which an episode is named as one of two explanations: priors are not known to more than this."""
+
+
+def in_users_units(episode: Episode, order: Any, bias: Array, bias_std: Array) -> Episode:
+    """An episode with its place in the ordering variable and its bias: at the end of a ramp, else the mean."""
+    rows = np.array(episode.rows)
+    of = rows[-1:] if episode.kind == RAMP else rows
+    return replace(
+        episode,
+        start=order[rows[0]].item(),
+        stop=order[rows[-1]].item(),
+        bias=float(bias[of].mean()),
+        bias_std=float(bias_std[of].mean()),
+    )
+
+
+def notes(
+    episodes: tuple[Episode, ...], alternatives: tuple[tuple[Episode, ...], ...], possible: Episode | None = None
+) -> tuple[Finding, ...]:
+    """What the readings cannot tell: faults that may be signal, and readings with several explanations."""
+    found = []
+    for episode in episodes:
+        if episode.kind == STEP:
+            text = f"{_words(episode)}: a change of the sensor, or of what it measures. The readings cannot tell."
+            found.append(Finding("step-or-signal", text, ("name events",), episode.rows))
+        elif episode.log_odds < DOUBT and episode.kind != STUCK:
+            text = f"{_words(episode)}, or the signal itself changed there (log odds {episode.log_odds:.1f})."
+            found.append(Finding("episode-in-doubt", text, ("name events",), episode.rows))
+    for other in alternatives:
+        text = f"Two explanations: {_sentence(episodes)}; or {_sentence(other)}. The prediction averages over them."
+        rows = dict.fromkeys(row for each in (*episodes, *other) for row in each.rows)
+        found.append(Finding("two-explanations", text, ("name events",), tuple(rows)))
+    if possible is not None:
+        text = f"{_words(possible)}, or the signal changed there: taken for signal, but almost as likely a fault."
+        found.append(Finding("possible-episode", text, ("name events",), possible.rows))
+    return tuple(found)
+
+
+def _sentence(episodes: tuple[Episode, ...]) -> str:
+    return ", ".join(_words(each)[0].lower() + _words(each)[1:] for each in episodes)
+
+
+def _words(episode: Episode) -> str:
+    """An episode in words."""
+    span = f"{_shown(episode.start)} to {_shown(episode.stop)}"
+    if episode.kind == STUCK:
+        return f"From {span} the sensor was stuck"
+    if episode.kind == RAMP:
+        return f"From {span} the readings drifted by up to {episode.bias:+.3g}"
+    if episode.kind == STEP:
+        return f"From {_shown(episode.start)} to the end of the record the readings are shifted by {episode.bias:+.3g}"
+    return f"From {span} the readings are shifted by {episode.bias:+.3g}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
