@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, PartialPosterior
+from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
 from biasgp.models.draws import DrawsPosterior
@@ -16,7 +16,7 @@ from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
 
 WHOLE = (DensePosterior, AveragedPosterior, VecchiaPosterior)
-POSTERIORS = (*WHOLE, PartialPosterior, DrawsPosterior)
+POSTERIORS = (*WHOLE, MixturePosterior, PartialPosterior, DrawsPosterior)
 LARGEST = 1e150
 """Of what is squared in a prediction; y is scaled to 1 in it. Inputs have any unit, and known variances any size."""
 ANY_SIZE = ("X", "noise", "noises")
@@ -61,7 +61,8 @@ def _numbers_are_sound(part: Any) -> bool:
     """Whether the arrays of a posterior, and of what it is made of, are finite doubles that can be squared."""
     for each in fields(part):
         value = getattr(part, each.name)
-        if is_dataclass(value) and not _numbers_are_sound(value):
+        parts = value if isinstance(value, tuple) else (value,)
+        if not all(_numbers_are_sound(item) for item in parts if is_dataclass(item)):
             return False
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             limit = np.finfo(np.float64).max if each.name in ANY_SIZE else LARGEST
@@ -74,8 +75,20 @@ def _shapes_fit(posterior: Any) -> bool:
     """Whether each array has the size that the readings give it: compiled code does not ask."""
     if isinstance(posterior, PartialPosterior):
         kept, whole = posterior.kept, posterior.posterior
-        fine = isinstance(whole, WHOLE) and isinstance(kept, np.ndarray) and kept.dtype == bool and kept.ndim == 1
+        fine = isinstance(whole, (*WHOLE, MixturePosterior)) and isinstance(kept, np.ndarray)
+        fine = fine and kept.dtype == bool and kept.ndim == 1
+            isinstance(whole, (*WHOLE, MixturePosterior))
+            and isinstance(kept, np.ndarray)
+            and kept.dtype == bool
+            and kept.ndim == 1
+        )
         return fine and _shapes_fit(whole) and int(kept.sum()) == len(whole.X)
+    if isinstance(posterior, MixturePosterior):
+        weights, parts = posterior.weights, posterior.parts
+        fine = isinstance(weights, tuple) and isinstance(parts, tuple) and 1 <= len(weights) == len(parts)
+        fine = fine and all(type(weight) is float and 0.0 <= weight <= 1.0 for weight in weights)
+        fine = fine and all(isinstance(part, WHOLE) and _shapes_fit(part) for part in parts)
+        return fine and len({part.X.shape for part in parts}) == 1
     if not _is_array(posterior.X, 2) or not posterior.X.size:
         return False
     n = len(posterior.X)

@@ -1,0 +1,228 @@
+"""Biases that last: the evidence of every run, stuck sensors, and the fit with episodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+
+from biasgp import SparseBiasGP
+from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
+from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.kernels import Matern32
+from biasgp.models.episodes import RAMP, SHIFT, STUCK, Ordering, Run, add_column, evidence_of_column, stuck_runs
+from biasgp.persistence import load_model, save_model
+
+SHORT = FaultScenario(n=150, count=1, size=10.0, length_scale=20.0)
+
+
+def covariance(t: np.ndarray) -> np.ndarray:
+    return Matern32(variance=1.0, length_scale=4.0).bind(t[:, None])(t[:, None]) + 0.2 * np.eye(len(t))
+
+
+def log_density(y: np.ndarray, K: np.ndarray) -> float:
+    return float(multivariate_normal(np.zeros(len(y)), K).logpdf(y))
+
+
+def column(t: np.ndarray, kind: str, first: int, stop: int) -> np.ndarray:
+    """u by its definition, at distinct times in order."""
+    u = np.zeros(len(t))
+    before = t[first - 1] if first else t[0] - (t[1] - t[0])
+    u[first:stop] = (t[first:stop] - before) / (t[stop - 1] - before) if kind == RAMP else 1.0
+    return u
+
+
+@pytest.mark.parametrize("kind", [SHIFT, RAMP])
+def test_the_best_run_is_the_best_of_all_by_brute_force(kind):
+    rng = np.random.default_rng(3)
+    t = np.cumsum(rng.exponential(size=24))
+    K = covariance(t)
+    y = rng.multivariate_normal(np.zeros(24), K) + 3.0 * column(t, kind, 8, 15)
+    ordering = Ordering(t)
+    P = np.linalg.inv(K)
+    gain, run = ordering.best_run(P, P @ y, (), (kind,))
+    best = -np.inf
+    for first in range(24):
+        for stop in range(first + 3, 25):
+            u = column(t, kind, first, stop)
+            prior = ordering.log_prior_of((Run(kind, first, stop),)) - ordering.log_prior_of(())
+            if np.isfinite(prior):
+                variance = max((u @ P @ y) ** 2 / (u @ P @ u) - 1.0, 1e-9) / (u @ P @ u)
+                value = log_density(y, K + variance * np.outer(u, u)) - log_density(y, K) + prior
+                if value > best:
+                    best, place = value, (first, stop)
+    assert (run.first, run.stop) == place
+    assert gain == pytest.approx(best, abs=1e-8)
+
+
+def test_a_column_changes_the_evidence_and_the_inverse_as_it_should():
+    rng = np.random.default_rng(0)
+    t = np.arange(20.0)
+    K, y = covariance(t), rng.standard_normal(20)
+    u, P = column(t, RAMP, 5, 12), np.linalg.inv(covariance(t))
+    after = K + 2.5 * np.outer(u, u)
+    assert evidence_of_column(P, P @ y, u, 2.5) == pytest.approx(log_density(y, after) - log_density(y, K))
+    P_after, Py_after = add_column(P, P @ y, u, 2.5)
+    np.testing.assert_allclose(P_after, np.linalg.inv(after), atol=1e-10)
+    np.testing.assert_allclose(Py_after, np.linalg.solve(after, y), atol=1e-10)
+
+
+def test_readings_at_the_same_time_are_in_an_episode_together():
+    t = np.repeat(np.arange(15.0), 2)[np.random.default_rng(1).permutation(30)]
+    K = covariance(t)
+    y = np.random.default_rng(2).multivariate_normal(np.zeros(30), K) + 5.0 * ((t >= 4) & (t < 9))
+    P = np.linalg.inv(K)
+    ordering = Ordering(t)
+    _, run = ordering.best_run(P, P @ y, (), (SHIFT,))
+    assert set(t[ordering.rows_of(run)]) == {4.0, 5.0, 6.0, 7.0, 8.0}
+    np.testing.assert_array_equal(ordering.column(run), (t >= 4) & (t < 9))
+
+
+def test_episodes_do_not_overlap():
+    rng = np.random.default_rng(5)
+    t = np.arange(40.0)
+    K = covariance(t)
+    y = rng.multivariate_normal(np.zeros(40), K) + 6.0 * column(t, SHIFT, 10, 20)
+    P, ordering = np.linalg.inv(K), Ordering(t)
+    _, first = ordering.best_run(P, P @ y)
+    P, Py = add_column(P, P @ y, ordering.column(first), first.variance)
+    _, second = ordering.best_run(P, Py, (first,))
+    assert second.first >= first.stop or second.stop <= first.first
+
+
+@pytest.mark.parametrize("resolution, found", [(0.001, True), (1.0, False)], ids=["fine", "coarse"])
+def test_repeats_are_judged_by_how_often_readings_repeat_elsewhere(resolution, found):
+    rng = np.random.default_rng(0)
+    y = resolution * np.round(0.4 * rng.standard_normal(300) / resolution)
+    y[100:106] = y[100]
+    runs = stuck_runs(Ordering(np.arange(300.0)), y)
+    assert [(each.kind, each.rows[0], each.rows[-1]) for each in runs] == ([(STUCK, 100, 105)] if found else [])
+
+
+@pytest.mark.parametrize("y", [np.zeros(50), np.array([1.0, 1.0])], ids=["all equal", "two readings"])
+def test_a_record_that_is_all_one_value_is_not_a_stuck_sensor(y):
+    assert stuck_runs(Ordering(np.arange(float(len(y)))), y) == []
+
+
+def fitted(t, y, **options):
+    return SparseBiasGP(Matern32(), order="auto").fit(np.asarray(t)[:, None], y, **options)
+
+
+@pytest.fixture(scope="module")
+def shifted():
+    data = faulty_series(SHORT, random_state=3)
+    return data, fitted(data.t, data.y)
+
+
+def test_a_shift_is_found_with_its_size_and_its_readings_become_useful(shifted):
+    data, model = shifted
+    (episode,) = model.episodes_
+    first, stop = data.faults[0]
+    assert episode.kind == SHIFT and abs(episode.rows[0] - first) <= 2 and abs(episode.rows[-1] + 1 - stop) <= 2
+    assert (episode.start, episode.stop) == (data.t[episode.rows[0]], data.t[episode.rows[-1]])
+    assert abs(episode.bias - data.bias[first]) < 4.0 * episode.bias_std < 2.0
+    assert episode.log_odds > 10.0 and model.outlier_mask_[list(episode.rows)].all()
+    assert np.abs(model.bias_ - data.bias).mean() < 0.2
+    single = SparseBiasGP(Matern32()).fit(data.t[:, None], data.y)
+    error, without = (np.mean((each.predict(data.t[:, None]) - data.f) ** 2) for each in (model, single))
+    assert single.episodes_ == () and error < 0.2 * without
+
+
+def test_it_is_the_same_in_other_units_in_another_order_and_backwards(shifted):
+    data, model = shifted
+    (episode,) = model.episodes_
+    (other,) = fitted(3600.0 * data.t - 1e5, 7.0 - 40.0 * data.y).episodes_
+    assert other.rows == episode.rows and other.bias == pytest.approx(-40.0 * episode.bias, rel=1e-3)
+    shuffled = np.random.default_rng(0).permutation(len(data.t))
+    (other,) = fitted(data.t[shuffled], data.y[shuffled]).episodes_
+    assert tuple(shuffled[list(other.rows)]) == episode.rows
+    (other,) = fitted(-data.t, data.y).episodes_
+    assert other.rows == episode.rows[::-1]
+
+
+def test_a_stuck_sensor_leaves_the_fit_and_the_band_is_wide_there():
+    data = faulty_series(FaultScenario(kind="stuck", n=200, count=1, lengths=(30, 30)), random_state=0)
+    model = fitted(data.t, data.y)
+    (episode,) = model.episodes_
+    first, stop = data.faults[0]
+    assert episode.kind == STUCK and episode.rows == tuple(range(first, stop))
+    without = SparseBiasGP(Matern32()).fit(data.t[data.is_clean][:, None], data.y[data.is_clean])
+    for ours, theirs in zip(model.predict(data.t[:, None], True), without.predict(data.t[:, None], True), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=0.05)  # the centre of y differs by the stuck readings
+    np.testing.assert_allclose(model.bias_[first:stop], (data.y - model.predict(data.t[:, None]))[first:stop])
+    assert model.outlier_probability_[first:stop].min() == 1.0
+
+
+def test_a_record_without_a_fault_has_no_episode():
+    data = faulty_series(FaultScenario(kind="none", n=200), random_state=1)
+    assert fitted(data.t, data.y).episodes_ == ()
+
+
+def test_a_step_to_the_end_is_noted_as_one_of_two_explanations():
+    data = faulty_series(FaultScenario(kind="step", count=1, size=12.0, n=200, length_scale=40.0), random_state=2)
+    model = fitted(data.t, data.y)
+    assert [each.kind for each in model.episodes_] == ["step"]
+    (note,) = [each for each in model.notes_ if each.code == "step-or-signal"]
+    assert note.rows == model.episodes_[0].rows and "to the end of the record" in str(note)
+    assert note not in model.diagnosis_
+
+
+def test_the_order_is_a_column_by_index_or_name():
+    data = faulty_series(SHORT, random_state=3)
+    frame = pd.DataFrame({"humidity": np.cos(data.t / 40.0), "hour": data.t})
+    kernel = Matern32().on("hour")
+    model = SparseBiasGP(kernel, order="hour").fit(frame, data.y)
+    assert [each.kind for each in model.episodes_] == [SHIFT]
+    assert SparseBiasGP(kernel, order="auto").fit(frame, data.y).episodes_ == ()
+    for order, message in (("minute", "'minute' is no column"), (2, "from 0 to 1"), (True, "from 0 to 1")):
+        with pytest.raises(ValueError, match=message):
+            SparseBiasGP(kernel, order=order).fit(frame, data.y)
+
+
+def test_events_need_an_order_and_are_numbers():
+    data = faulty_series(SHORT, random_state=3)
+    X = data.t[:, None]
+    with pytest.raises(ValueError, match="say which one it is with order="):
+        SparseBiasGP(Matern32()).fit(X, data.y, events=[30.0])
+    with pytest.raises(ValueError, match="events"):
+        fitted(data.t, data.y, events=[np.nan])
+    with pytest.raises(ValueError, match="events must be a list"):
+        fitted(data.t, data.y, events=[])
+
+
+def test_where_the_sensor_was_serviced_a_drift_ends():
+    scenario = FaultScenario(kind="ramp", size=10.0, lengths=(50, 50), count=1, n=200)
+    data = faulty_series(scenario, random_state=4)
+    stop = data.faults[0][1]
+    model = fitted(data.t, data.y, events=[data.t[stop] - 0.5])
+    assert [(each.kind, each.rows[-1]) for each in model.episodes_] == [(RAMP, stop - 1)]
+
+
+def test_a_model_file_keeps_episodes_and_notes(tmp_path):
+    data = faulty_series(FaultScenario(kind="ramp", size=8.0, lengths=(40, 80), n=300), random_state=1)
+    y = data.y.copy()
+    y[:12] = y[0]
+    model = fitted(data.t, y)
+    assert isinstance(model._posterior, PartialPosterior) and isinstance(model._posterior.posterior, MixturePosterior)
+    save_model(tmp_path / "model.skops", model)
+    loaded = load_model(tmp_path / "model.skops")
+    assert loaded.episodes_ == model.episodes_ and loaded.notes_ == model.notes_
+    for ours, theirs in zip(loaded.predict(data.t[:, None], True), model.predict(data.t[:, None], True), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_mixture_has_the_moments_of_its_parts():
+    t = np.arange(6.0)[:, None]
+    parts = tuple(
+        DensePosterior.of(Matern32(variance=v, length_scale=2.0).bind(t), t, np.full(6, 0.1), y)
+        for v, y in ((1.0, np.sin(t[:, 0])), (3.0, np.ones(6)))
+    )
+    mixture = MixturePosterior((0.3, 0.7), parts)
+    at = np.array([[0.5], [8.0]])
+    means, variances = zip(*(part.mean_and_variance(at) for part in parts), strict=True)
+    mean = 0.3 * means[0] + 0.7 * means[1]
+    second = 0.3 * (variances[0] + means[0] ** 2) + 0.7 * (variances[1] + means[1] ** 2)
+    np.testing.assert_allclose(mixture.mean(at), mean)
+    np.testing.assert_allclose(mixture.mean_and_variance(at)[1], second - mean**2)
+    np.testing.assert_allclose(mixture.mean_and_covariance(at)[1].diagonal(), second - mean**2)
