@@ -77,11 +77,6 @@ def _shapes_fit(posterior: Any) -> bool:
         kept, whole = posterior.kept, posterior.posterior
         fine = isinstance(whole, (*WHOLE, MixturePosterior)) and isinstance(kept, np.ndarray)
         fine = fine and kept.dtype == bool and kept.ndim == 1
-            isinstance(whole, (*WHOLE, MixturePosterior))
-            and isinstance(kept, np.ndarray)
-            and kept.dtype == bool
-            and kept.ndim == 1
-        )
         return fine and _shapes_fit(whole) and int(kept.sum()) == len(whole.X)
     if isinstance(posterior, MixturePosterior):
         weights, parts = posterior.weights, posterior.parts
