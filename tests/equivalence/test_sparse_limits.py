@@ -56,9 +56,9 @@ def test_a_vanishing_share_of_outliers_is_the_plain_gp(monkeypatch, one_d):
 
 def test_labels_of_no_outlier_have_the_plain_gps_likelihood_and_gradient(clean):
     kernel, known = SquaredExponential(ard=True).bind(clean.X), np.zeros(len(clean.y))
-    nobody = np.zeros(len(clean.y), dtype=np.intp)
+    no_labels = np.zeros(len(clean.y), dtype=np.intp)
     x = np.append(kernel.theta, np.log(0.1))
-    value, gradient = LabelledLikelihood(Problem(clean.X, clean.y, kernel, known), SLAB, nobody)(np.append(x, 0.0))
+    value, gradient = LabelledLikelihood(Problem(clean.X, clean.y, kernel, known), SLAB, no_labels)(np.append(x, 0.0))
     expected, expected_gradient = gaussian.Likelihood(DenseEngine(clean.X), Problem(clean.X, clean.y, kernel, known))(x)
     assert value == pytest.approx(expected, rel=1e-10)
     assert_allclose(gradient, np.append(expected_gradient, 0.0), rtol=1e-7, atol=1e-9)
@@ -108,10 +108,10 @@ def test_a_slab_without_spread_corrects_every_outlier_by_the_same_bias(one_d):
 def test_known_noise_adds_to_the_noise_of_clean_readings(one_d):
     known = np.linspace(0.01, 0.5, len(one_d.y))
     kernel = SquaredExponential(ard=True).bind(one_d.X)
-    nobody = np.zeros(len(known), dtype=np.intp)
-    start = Candidate(np.append(kernel.theta, np.log(0.2)), SLAB, nobody)
+    no_labels = np.zeros(len(known), dtype=np.intp)
+    start = Candidate(np.append(kernel.theta, np.log(0.2)), SLAB, no_labels)
     support = Search(Problem(one_d.X, one_d.y, kernel, known)).support(start)
-    expected = Support(kernel(one_d.X), one_d.y, 0.2 + known, SLAB, nobody)
+    expected = Support(kernel(one_d.X), one_d.y, 0.2 + known, SLAB, no_labels)
     assert_allclose(support.Q, expected.Q, atol=1e-12)
 
 

@@ -17,7 +17,7 @@ from biasgp.report.pages import visible
 from biasgp.study.results import Results, Row
 from biasgp.study.tables import FIGURE3, Ranking, unique, values, where
 
-MEASURES = {"mse": "MSE", "nlpd": "NLPD", "fit_s": "TIME, seconds a fit"}
+MEASURES = {"mse": "MSE", "nlpd": "NLPD", "fit_s": "TIME, seconds per fit"}
 NUMBERS = {("1d", "mse"): 4, ("1d", "nlpd"): 5, ("1d", "fit_s"): 6}
 NUMBERS |= {("friedman", "mse"): 8, ("friedman", "nlpd"): 9, ("friedman", "fit_s"): 10}
 TOYS = {
