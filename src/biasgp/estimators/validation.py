@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
+from biasgp.estimators.times import TimeColumn, in_seconds, refuse_other_clocks
 from biasgp.response import SMALLEST, is_constant, robust_spread
 
 MIN_READINGS = 3
@@ -22,11 +23,14 @@ SMALLEST_RANGE = 1e-100
 
 
 def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
-    """X, y and the known variances as float arrays; sets n_features_in_ and feature_names_in_."""
+    """X, y and the known variances as float arrays; sets n_features_in_, feature_names_in_ and time_columns_."""
     numbers = None if y is None else _numbers(y, "y")
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
+    X, times = in_seconds(_unmasked(X))
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
+    estimator.time_columns_ = times
+    _check_finite(X_array, column_names(estimator), times)
     _refuse_unless_varying_enough(X_array, column_names(estimator))
     _check_spread(y_array)
     return X_array, np.asarray(y_array), _check_noise_variance(noise_variance, len(y_array))
@@ -53,24 +57,25 @@ def _check_spread(y: Array) -> None:
 
 
 def _validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
-    """What scikit-learn makes of X (and y), with its refusals in our words, and ours for what is not finite."""
-    X = _unmasked(arrays[0])
+    """What scikit-learn makes of X (and y), with its refusals in our words. What is not finite is let through."""
+    X = arrays[0]
     try:
         # What is too large for a double becomes infinite, and that is refused by its name.
         with np.errstate(over="ignore"):
-            found = validate_data(estimator, X, *arrays[1:], dtype=np.float64, ensure_all_finite=False, **options)
+            return validate_data(estimator, *arrays, dtype=np.float64, ensure_all_finite=False, **options)
     except OverflowError:  # a whole number that no double holds
         doubles = np.vectorize(_number, otypes=[np.float64])(np.asarray(X, dtype=object))
         return _validated(estimator, doubles, *arrays[1:], **options)
     except (TypeError, ValueError) as error:
         raise _naming_the_text(error, X) from error
-    _check_finite(found[0] if len(arrays) > 1 else found, column_names(estimator))
-    return found
 
 
 def _unmasked(values: Any) -> Any:
-    """NaN where an array is masked."""
-    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
+    """NaN (or NaT) where an array is masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    kind = values.dtype.kind
+    return np.ma.filled(values if kind in "OMm" else values.astype(np.float64), "NaT" if kind in "Mm" else np.nan)
 
 
 def _numbers(values: Any, what: str) -> Array:
@@ -100,7 +105,12 @@ def _number(value: Any) -> float:
 
 def check_query(estimator: Any, X: Any) -> Array:
     """X to predict at, with the columns of fit."""
-    return np.asarray(_validated(estimator, X, reset=False))
+    fitted = getattr(estimator, "time_columns_", ())  # models of earlier versions have none
+    X, times = in_seconds(_unmasked(X), fitted)
+    array = np.asarray(_validated(estimator, X, reset=False))
+    refuse_other_clocks(fitted, times, column_names(estimator))
+    _check_finite(array, column_names(estimator), times)
+    return array
 
 
 def check_readings(y: Any, X: Any) -> Array:
@@ -119,10 +129,11 @@ def column_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _check_finite(X: Array, names: Sequence[str] | None) -> None:
+def _check_finite(X: Array, names: Sequence[str] | None, times: Sequence[TimeColumn]) -> None:
     """Refuse NaN, infinity and numbers too large to square, naming the column and its first bad row."""
     for j in np.flatnonzero(~(np.abs(X) <= LARGEST).all(axis=0)).tolist():
-        _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},")
+        missing = "NaT" if any(time.index == j for time in times) else "NaN"
+        _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},", missing)
 
 
 def _column(j: int, names: Sequence[str] | None) -> str:
@@ -138,11 +149,11 @@ def _refuse_unless_varying_enough(X: Array, names: Sequence[str] | None) -> None
         )
 
 
-def _refuse_unless_finite(values: Array, what: str) -> None:
+def _refuse_unless_finite(values: Array, what: str, missing: str = "NaN") -> None:
     bad = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(bad) == 0:
         return
-    kind = "NaN" if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
+    kind = missing if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
     more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
     advice = "Drop these rows or fill them in first."
     if np.isfinite(values[bad[0]]):
