@@ -74,8 +74,9 @@ def _unmasked(values: Any) -> Any:
     """NaN (or NaT) where an array is masked."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    kind = values.dtype.kind
-    return np.ma.filled(values if kind in "OMm" else values.astype(np.float64), "NaT" if kind in "Mm" else np.nan)
+    if values.dtype.kind in "Mm":
+        return np.ma.filled(values, values.dtype.type("NaT"))
+    return np.ma.filled(values if values.dtype.kind == "O" else values.astype(np.float64), np.nan)
 
 
 def _numbers(values: Any, what: str) -> Array:

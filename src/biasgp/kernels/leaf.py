@@ -210,7 +210,7 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
-        return "(" + ", ".join(_short(v) for v in value) + ")"
+        return "(" + ", ".join(_short(v) for v in value) + (",)" if len(value) == 1 else ")")
     return repr(value)
 
 
