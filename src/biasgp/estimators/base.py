@@ -209,6 +209,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            With the columns of fit, and times where those had them.
         return_std, return_cov : bool
             Return (mean, std) or (mean, covariance); one of them at most.
         include_noise : bool

@@ -53,8 +53,9 @@ def in_seconds(X: Any, fitted: Sequence[TimeColumn] = ()) -> tuple[Any, tuple[Ti
         return X, ()
     origins = {column.index: column.origin_seconds for column in fitted}
     found = {}
-    for j in range(table.shape[1]):
-        column = _column(table, j)
+    types = [table.dtype] * table.shape[1] if isinstance(table, np.ndarray) else table.dtypes
+    for j in (j for j, kind in enumerate(types) if getattr(kind, "kind", "O") in "OMm"):  # polars' have no kind
+        column = table.iloc[:, j] if hasattr(table, "iloc") else table[:, j]
         instants, clock = _instants(column, f"X, column {repr(str(X.columns[j])) if hasattr(X, 'columns') else j}")
         if clock == "elapsed":
             found[TimeColumn(j, clock, 0)] = instants / _SECOND
@@ -92,10 +93,6 @@ def _as_table(X: Any) -> Any:
     return X if hasattr(X, "isetitem") or hasattr(X, "replace_column") else None
 
 
-def _column(table: Any, j: int) -> Any:
-    return table.iloc[:, j] if hasattr(table, "iloc") else table[:, j]
-
-
 def _replaced(table: Any, columns: dict[int, Array]) -> Any:
     """The same table with other values in some columns."""
     if isinstance(table, np.ndarray):
@@ -115,8 +112,6 @@ def _replaced(table: Any, columns: dict[int, Array]) -> Any:
 
 def _instants(column: Any, what: str) -> tuple[Any, str | None]:
     """Times (of UTC, if they have a zone) or durations of NumPy and the kind of clock; None for other values."""
-    if getattr(column.dtype, "kind", "O") not in "OMm":
-        return None, None
     zone = getattr(column.dtype, "tz", None) or getattr(column.dtype, "time_zone", None)
     if zone is not None and hasattr(column, "iloc"):  # polars and NumPy give UTC without being told
         column = column.dt.tz_convert(None)

@@ -24,6 +24,8 @@ _PART = re.compile(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)\s*([a-zµμ]+)\s*", re.I
 
 def is_duration(value: Any) -> bool:
     """Whether a value, or any in a sequence of values, is a duration."""
+    if isinstance(value, float):  # in each step of a search
+        return False
     if isinstance(value, str | np.timedelta64) or hasattr(value, "total_seconds"):
         return True
     return np.iterable(value) and any(map(is_duration, value))
