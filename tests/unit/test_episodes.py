@@ -180,6 +180,20 @@ def test_the_order_is_a_column_by_index_or_name():
             SparseBiasGP(kernel, order=order).fit(frame, data.y)
 
 
+def test_times_are_an_order_and_events_are_times():
+    data = faulty_series(SHORT, random_state=3)
+    hours = pd.Timestamp("2024-03-30T00:00", tz="Europe/Berlin") + pd.to_timedelta(data.t, unit="h")
+    frame = pd.DataFrame({"time": hours, "humidity": np.cos(data.t / 40.0)})
+    stop = data.faults[0][1]
+    model = SparseBiasGP(Matern32().on("time"), order="auto").fit(frame, data.y, events=[hours[stop]])
+    (episode,) = model.episodes_
+    assert episode.rows[-1] == stop - 1 and episode.stop == hours[stop - 1].tz_convert("UTC").strftime(
+        "%Y-%m-%dT%H:%M:%S"
+    )
+    with pytest.raises(ValueError, match="of the kind of the ordering column"):
+        SparseBiasGP(Matern32().on("time"), order="auto").fit(frame, data.y, events=[30.0])
+
+
 def test_events_need_an_order_and_are_numbers():
     data = faulty_series(SHORT, random_state=3)
     X = data.t[:, None]

@@ -55,7 +55,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : kernel of biasgp.kernels or of scikit-learn, optional
-        Covariance of f. Squared exponential with one length-scale per input when left out.
+        Covariance of f. Squared exponential with one length-scale per input when left out. Length-scales and periods
+        of columns of times are durations, as in `Matern32(length_scale="6h")`, or numbers of seconds.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
         come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
@@ -69,10 +70,14 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The transform of y that was used.
     kernel_ : Kernel
         The fitted covariance, in y's unit squared; at the parameters' geometric means, where they are sampled.
+        Length-scales and periods of times are floats, in seconds, that are shown as durations.
     noise_variance_ : float
         σ², the noise variance of readings that are not outliers, in y's unit squared.
     n_iter_ : int
         Iterations of the final search, or draws of each chain.
+    time_columns_ : tuple of TimeColumn
+        The columns of X that hold times: `index`, `clock` ("zoned", "naive" or "elapsed") and `origin`, from which
+        seconds are counted.
     """
 
     kernel: Any = None
@@ -147,7 +152,10 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs; a pandas or polars frame brings its column names along.
+            Inputs; a pandas or polars frame brings its column names along. Columns may hold times: those of NumPy,
+            pandas and polars, with or without a time zone, dates, durations, and objects of Python's datetime. They
+            are counted in seconds of UTC, so that a length-scale of theirs is a duration, such as "6h". What `predict`
+            and the others are given must have the same kind of times in the same columns.
         y : array-like of shape (n_samples,)
             Readings, some of which may be outliers.
         noise_variance : array-like of shape (n_samples,), optional
@@ -159,6 +167,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_choice("response", self.response, RESPONSES)
         kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
         X_array, y_array, known = check_training(self, X, y, noise_variance)
+        times = {column.index for column in self.time_columns_}
+        kernel = kernel.in_seconds([j in times for j in range(X_array.shape[1])], column_names(self))
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
             transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
@@ -199,6 +209,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            With the columns of fit, and times where those had them.
         return_std, return_cov : bool
             Return (mean, std) or (mean, covariance); one of them at most.
         include_noise : bool

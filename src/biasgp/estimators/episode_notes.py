@@ -21,11 +21,18 @@ def in_users_units(episode: Episode, order: Any, bias: Array, bias_std: Array) -
     of = rows[-1:] if episode.kind == RAMP else rows
     return replace(
         episode,
-        start=order[rows[0]].item(),
-        stop=order[rows[-1]].item(),
+        start=_place(order[rows[0]]),
+        stop=_place(order[rows[-1]]),
         bias=float(bias[of].mean()),
         bias_std=float(bias_std[of].mean()),
     )
+
+
+def _place(value: Any) -> float | str:
+    """A value of the ordering variable; a time as ISO 8601 text, which model files can hold, without empty seconds."""
+    if value.dtype.kind == "f":
+        return float(value)
+    return str(value.astype("M8[s]") if value.dtype.kind == "M" and value == value.astype("M8[s]") else value)
 
 
 def notes(
@@ -66,5 +73,5 @@ def _words(episode: Episode) -> str:
     return f"From {span} the readings are shifted by {episode.bias:+.3g}"
 
 
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _shown(value: float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else value.replace("T", " ")

@@ -38,7 +38,7 @@ class SparseBiasGP(LargeGP):
         Seed of the sampling of labels in doubt. The same input gives the same result to the bit.
     order : int, str or None
         The column in whose order biases may last (`episodes_`), by index or name: as a rule, time. "auto" takes the
-        only column where there is one, and none where there are several. None looks for single outliers only.
+        only column where there is one, or the only column of dates and times. None looks for single outliers only.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class SparseBiasGP(LargeGP):
             Values of the ordering column at which the sensor was cleaned, calibrated or moved: drifts end and levels
             jump there, and hardly anywhere else.
         """
-        self._events = None if events is None else check_events(events)
+        self._events = events
         try:
             return super().fit(X, y, noise_variance, client=client)
         finally:
@@ -108,19 +108,27 @@ class SparseBiasGP(LargeGP):
 
     def _fit_model(self, problem: Problem) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        column = self._order_column(problem.X.shape[1])
-        ordering = None if column is None else Ordering(problem.X[:, column], self._events)
+        ordering = self._ordering(problem)
         return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
 
-    def _order_column(self, width: int) -> int | None:
+    def _ordering(self, problem: Problem) -> Ordering | None:
+        """The readings in the order in which biases may last, if there is one."""
+        column = self._order_column()
+        if column is None:
+            if self._events is not None:
+                raise ValueError("events are values of the ordering column: say which one it is with order=.")
+            return None
+        events = None if self._events is None else check_events(self._events, self.time_columns_, column)
+        return Ordering(problem.X[:, column], events)
+
+    def _order_column(self) -> int | None:
         """The index of the ordering column, if there is one."""
         if self.order == "auto":
-            found = 0 if width == 1 else None
-        else:
-            found = None if self.order is None else check_column("order", self.order, width, column_names(self))
-        if found is None and self._events is not None:
-            raise ValueError("events are values of the ordering column: say which one it is with order=.")
-        return found
+            dated = [time.index for time in self.time_columns_ if time.clock != "elapsed"]
+            return 0 if self.n_features_in_ == 1 else dated[0] if len(dated) == 1 else None
+        if self.order is None:
+            return None
+        return check_column("order", self.order, self.n_features_in_, column_names(self))
 
     def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         self.outlier_probability_ = model.probability
@@ -140,7 +148,11 @@ class SparseBiasGP(LargeGP):
 
     def _told(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
         """Episodes in the user's units."""
-        return tuple(in_users_units(each, model.order, self.bias_, self.bias_std_) for each in episodes)
+        if not episodes:
+            return ()
+        column = self._order_column()
+        order = next((time.instants(model.order) for time in self.time_columns_ if time.index == column), model.order)
+        return tuple(in_users_units(each, order, self.bias_, self.bias_std_) for each in episodes)
 
     def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:
         yield from super()._findings(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
+from biasgp.estimators.times import TimeColumn, in_seconds, refuse_other_clocks
 from biasgp.response import SMALLEST, is_constant, robust_spread
 
 MIN_READINGS = 3
@@ -22,11 +24,14 @@ SMALLEST_RANGE = 1e-100
 
 
 def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
-    """X, y and the known variances as float arrays; sets n_features_in_ and feature_names_in_."""
+    """X, y and the known variances as float arrays; sets n_features_in_, feature_names_in_ and time_columns_."""
     numbers = None if y is None else _numbers(y, "y")
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
+    X, times = in_seconds(_unmasked(X))
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
+    estimator.time_columns_ = times
+    _check_finite(X_array, column_names(estimator), times)
     ranges = np.ptp(X_array, axis=0)
     for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():  # a constant column is allowed
         column = _column(j, column_names(estimator))
@@ -56,26 +61,26 @@ def _check_spread(y: Array) -> None:
 
 
 def _validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
-    """What scikit-learn makes of X (and y), with its refusals in our words, and ours for what is not finite."""
-    X = _unmasked(arrays[0])
+    """What scikit-learn makes of X (and y), with its refusals in our words. What is not finite is let through."""
+    X = arrays[0]
     try:
         # What is too large for a double becomes infinite, and that is refused by its name.
         with np.errstate(over="ignore"):
-            found = validate_data(estimator, X, *arrays[1:], dtype=np.float64, ensure_all_finite=False, **options)
+            return validate_data(estimator, *arrays, dtype=np.float64, ensure_all_finite=False, **options)
     except OverflowError:  # a whole number that no double holds
         doubles = np.vectorize(_number, otypes=[np.float64])(np.asarray(X, dtype=object))
         return _validated(estimator, doubles, *arrays[1:], **options)
     except (TypeError, ValueError) as error:
         raise _naming_the_text(error, X) from error
-    numbers, names = found[0] if len(arrays) > 1 else found, column_names(estimator)
-    for j in np.flatnonzero(~(np.abs(numbers) <= LARGEST).all(axis=0)).tolist():
-        _refuse_unless_finite(numbers[:, j], f"X, {_column(j, names)},")
-    return found
 
 
 def _unmasked(values: Any) -> Any:
-    """NaN where an array is masked."""
-    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
+    """NaN (or NaT) where an array is masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if values.dtype.kind in "Mm":
+        return np.ma.filled(values, values.dtype.type("NaT"))
+    return np.ma.filled(values if values.dtype.kind == "O" else values.astype(np.float64), np.nan)
 
 
 def _numbers(values: Any, what: str) -> Array:
@@ -105,7 +110,12 @@ def _number(value: Any) -> float:
 
 def check_query(estimator: Any, X: Any) -> Array:
     """X to predict at, with the columns of fit."""
-    return np.asarray(_validated(estimator, X, reset=False))
+    fitted = getattr(estimator, "time_columns_", ())  # models of earlier versions have none
+    X, times = in_seconds(_unmasked(X), fitted)
+    array = np.asarray(_validated(estimator, X, reset=False))
+    refuse_other_clocks(fitted, times, column_names(estimator))
+    _check_finite(array, column_names(estimator), times)
+    return array
 
 
 def check_readings(y: Any, X: Any) -> Array:
@@ -124,16 +134,23 @@ def column_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+def _check_finite(X: Array, names: Sequence[str] | None, times: Sequence[TimeColumn]) -> None:
+    """Refuse NaN, infinity and numbers too large to square, naming the column and its first bad row."""
+    for j in np.flatnonzero(~(np.abs(X) <= LARGEST).all(axis=0)).tolist():
+        missing = "NaT" if any(time.index == j for time in times) else "NaN"
+        _refuse_unless_finite(X[:, j], f"X, {_column(j, names)},", missing)
+
+
 def _column(j: int, names: Sequence[str] | None) -> str:
     return f"column {names[j]!r}" if names is not None else f"column {j}"
 
 
-def _refuse_unless_finite(values: Array, what: str) -> None:
+def _refuse_unless_finite(values: Array, what: str, missing: str = "NaN") -> None:
     """Refuse NaN, infinity and numbers too large to square, naming the first bad row."""
     bad = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(bad) == 0:
         return
-    kind = "NaN" if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
+    kind = missing if np.isnan(values[bad[0]]) else "infinity" if np.isinf(values[bad[0]]) else f"{values[bad[0]]:g}"
     more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
     advice = "Drop these rows or fill them in first."
     if np.isfinite(values[bad[0]]):
@@ -216,10 +233,15 @@ def check_column(name: str, value: object, width: int, names: Sequence[str] | No
     return int(value) % width
 
 
-def check_events(events: Any) -> Array:
-    """Values of the ordering column at which a sensor was serviced."""
-    array = np.atleast_1d(_numbers(events, "events"))
+def check_events(events: Any, times: Sequence[TimeColumn], column: int) -> Array:
+    """Values of the ordering column at which a sensor was serviced, in the numbers that its times are computed with."""
+    of_column = [replace(time, index=0) for time in times if time.index == column]
+    array = np.asarray(events)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"events must be a list of values of the ordering column, got shape {array.shape}.")
-    _refuse_unless_finite(array, "events")
-    return np.sort(array)
+    values, found = in_seconds(array[:, None], of_column)
+    if [time.clock for time in found] != [time.clock for time in of_column]:
+        raise ValueError("events must be of the kind of the ordering column: times where it has times, else numbers.")
+    numbers = _numbers(values[:, 0], "events")
+    _refuse_unless_finite(numbers, "events")
+    return np.sort(numbers)

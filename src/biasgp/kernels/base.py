@@ -6,6 +6,10 @@ products compose under it.
 
 Kernels are immutable. A parameter left at None takes its start from the data when the kernel is bound to them; a given
 one is where the search starts, and `fix` keeps it there.
+
+Length-scales and periods have the unit of their columns. For columns of times they are durations: "6h", "1d 12h", or a
+timedelta of the standard library, pandas or NumPy. A plain number stands for seconds. Fitted ones are floats, in
+seconds, that are shown as durations.
 """
 
 from __future__ import annotations
@@ -33,6 +37,10 @@ class Kernel(ABC):
 
         A variance that was given is divided by `unit`, the square of the unit that the model measures y in.
         """
+
+    def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
+        """This kernel with durations as seconds; `times` says of each column of X whether it holds times."""
+        return self
 
     @property
     @abstractmethod
@@ -120,6 +128,9 @@ class _Pair(Kernel):
 
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         return replace(self, left=self.left.bind(X, names, unit), right=self.right.bind(X, names, unit))
+
+    def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
+        return replace(self, left=self.left.in_seconds(times, names), right=self.right.in_seconds(times, names))
 
     @property
     def theta(self) -> Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
 
 import numpy as np
 
 from biasgp._typing import Array
 from biasgp.kernels.base import Column, Kernel
+from biasgp.kernels.durations import as_text, is_duration, shown, to_seconds
 
 _VARIANCE_RANGE = (1e-6, 1e4)
 """Bounds of a kernel's variance, in units of the (robustly scaled) response's variance."""
@@ -28,16 +29,34 @@ class Leaf(Kernel):
     variance: float | None = None
     columns: tuple[Column, ...] | None = None
     held: frozenset[str] = frozenset()
+    times: tuple[bool, ...] = field(default=(), compare=False)
+    """Which of its columns hold times, once that is known: their durations are shown as such."""
 
     @property
     def _parameters(self) -> tuple[str, ...]:
         return ("variance",)
 
+    @property
+    def _durations(self) -> tuple[str, ...]:
+        """Parameters that are durations where the columns are times."""
+        return ()
+
     def __post_init__(self) -> None:
         for name in self._parameters:
-            value = getattr(self, name)
-            if value is not None and not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-                raise ValueError(f"{type(self).__name__}: {name} must be positive and finite, got {value!r}.")
+            given = numbers = getattr(self, name)
+            if given is None:
+                continue
+            if is_duration(given):
+                if name not in self._durations:
+                    raise ValueError(f"{type(self).__name__}: {name} must be a number, not a duration; got {given!r}.")
+                try:
+                    text = as_text(given)
+                    numbers = to_seconds(text)
+                except ValueError as error:
+                    raise ValueError(f"{type(self).__name__}: {name}: {error}") from None
+                object.__setattr__(self, name, text)
+            if not (np.all(np.isfinite(numbers)) and np.all(np.asarray(numbers) > 0)):
+                raise ValueError(f"{type(self).__name__}: {name} must be positive and finite, got {given!r}.")
 
     def _columns_of(self, X: Array) -> Array:
         """The chosen columns of points (..., d)."""
@@ -51,7 +70,7 @@ class Leaf(Kernel):
 
     def _values(self, name: str) -> tuple[float, ...]:
         value = getattr(self, name)
-        if value is None:
+        if value is None or is_duration(value):
             raise ValueError(f"{type(self).__name__}.{name} has no value yet: bind the kernel to data first.")
         return tuple(value) if isinstance(value, tuple) else (value,)
 
@@ -87,7 +106,25 @@ class Leaf(Kernel):
         low, high = _VARIANCE_RANGE
         return np.array([low]), np.array([high * max(1.0, response_variance)])
 
+    def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
+        every = range(len(times))
+        columns = every if self.columns is None else [_resolve(c, len(times), names) for c in self.columns]
+        for name in self._durations:
+            value = getattr(self, name)
+            given = value if isinstance(value, tuple) and len(value) > 1 else [value] * len(columns)
+            for each, column in zip(given, columns, strict=False):  # their numbers are compared in bind
+                if is_duration(each) and not times[column]:
+                    raise ValueError(
+                        f"{type(self).__name__}: {name} is the duration {_short(each)}, but column "
+                        f"{column if names is None else repr(names[column])} of X holds no times. Give it a number: "
+                        "one value per column with ard=True, or one kernel per column with on()."
+                    )
+        seconds = {name: to_seconds(getattr(self, name)) for name in self._durations}
+        return replace(self, times=tuple(times[column] for column in columns), **seconds)
+
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
+        if any(is_duration(getattr(self, name)) for name in self._durations):
+            self.in_seconds([False] * X.shape[1], names)  # which refuses them
         columns = None if self.columns is None else tuple(_resolve(c, X.shape[1], names) for c in self.columns)
         chosen = X if columns is None else X[:, columns]
         return replace(self, columns=columns, **self._start(chosen, unit))
@@ -139,7 +176,7 @@ class Leaf(Kernel):
     def on(self, *columns: Column) -> Self:
         if not columns:
             raise ValueError("on() needs at least one column name or index.")
-        return replace(self, columns=tuple(columns))
+        return replace(self, columns=tuple(columns), times=())
 
     def fix(self, *names: str) -> Self:
         for name in names:
@@ -152,19 +189,28 @@ class Leaf(Kernel):
         return replace(self, held=self.held | set(names))
 
     def __repr__(self) -> str:
-        shown = [
-            f"{f.name}={_short(getattr(self, f.name))}"
+        parts = [
+            f"{f.name}={_short(self._shown(f.name))}"
             for f in fields(self)
-            if f.name != "held" and getattr(self, f.name) != f.default
+            if f.name not in ("held", "times") and getattr(self, f.name) != f.default
         ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _shown(self, name: str) -> Any:
+        """A parameter's value; as durations where it is one of columns of times."""
+        value = getattr(self, name)
+        if name not in self._durations or not any(self.times):
+            return value
+        if isinstance(value, tuple):
+            return tuple(shown(v) if time else v for v, time in zip(value, self.times, strict=False))
+        return shown(value) if all(self.times) else value
 
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
-        return "(" + ", ".join(_short(v) for v in value) + ")"
+        return "(" + ", ".join(_short(v) for v in value) + (",)" if len(value) == 1 else ")")
     return repr(value)
 
 

@@ -36,7 +36,10 @@ class Constant(Leaf):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Linear(Leaf):
-    """k(x, z) = Σⱼ varianceⱼ (xⱼ − centerⱼ)(zⱼ − centerⱼ); one variance, or one per input with `ard=True`."""
+    """k(x, z) = Σⱼ varianceⱼ (xⱼ − centerⱼ)(zⱼ − centerⱼ); one variance, or one per input with `ard=True`.
+
+    On a column of times, variance is per second squared, and center is in seconds since `time_columns_[...].origin`.
+    """
 
     variance: float | tuple[float, ...] | None = None  # type: ignore[assignment]
     ard: bool = False

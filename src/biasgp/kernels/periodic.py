@@ -10,6 +10,7 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.inputs import neighbour_gap
 from biasgp.kernels.base import Pullback
+from biasgp.kernels.durations import Duration
 from biasgp.kernels.leaf import Leaf
 from biasgp.kernels.stationary import SquaredExponential
 
@@ -23,14 +24,19 @@ _LENGTH_RANGE = (0.05, 100.0)
 class Periodic(SquaredExponential):
     """exp(−2 Σⱼ sin²(π(xⱼ − zⱼ)/period)/length_scaleⱼ²): repeats itself every `period`.
 
-    The squared exponential of each input laid on a circle, which is how it is computed.
+    The squared exponential of each input laid on a circle, which is how it is computed. On columns of times, period is
+    a duration, such as "24h" or a timedelta; a plain number is in seconds. Length-scales have no unit.
     """
 
-    period: float | None = None
+    period: float | Duration | None = None
 
     @property
     def _parameters(self) -> tuple[str, ...]:
         return ("variance", "length_scale", "period")
+
+    @property
+    def _durations(self) -> tuple[str, ...]:
+        return ("period",)
 
     def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         period = self.period if self.period is not None else float(np.ptp(columns, axis=0).max() / _PERIODS or 1.0)

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from biasgp._typing import Array
 from biasgp.inputs import column_scales, neighbour_gap
 from biasgp.kernels.base import Pullback
+from biasgp.kernels.durations import Duration
 from biasgp.kernels.leaf import Leaf
 
 SAME_POINT = 1e-6
@@ -25,15 +26,22 @@ _FAR_APART = 1e4
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Stationary(Leaf):
-    """variance · profile(D²), D² = Σⱼ ((xⱼ − zⱼ)/length_scaleⱼ)²; one length-scale, or one per input (`ard=True`)."""
+    """variance · profile(D²), D² = Σⱼ ((xⱼ − zⱼ)/length_scaleⱼ)²; one length-scale, or one per input (`ard=True`).
 
-    length_scale: float | tuple[float, ...] | None = None
+    The length-scale of a column of times is a duration, such as "6h" or a timedelta; a plain number is in seconds.
+    """
+
+    length_scale: float | Duration | tuple[float | Duration, ...] | None = None
     variance: float | None = None
     ard: bool = False
 
     @property
     def _parameters(self) -> tuple[str, ...]:
         return ("variance", "length_scale")
+
+    @property
+    def _durations(self) -> tuple[str, ...]:
+        return ("length_scale",)
 
     @staticmethod
     def profile(D2: Array) -> tuple[Array, Array]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,8 +269,8 @@ class Episode:
         Indices of its readings, in their order.
     log_odds : float
         Log odds against the best explanation without it (for a stuck sensor, against repeats by chance).
-    start, stop
-        The ordering variable at its first and at its last reading.
+    start, stop : float or str
+        The ordering variable at its first and at its last reading; a time as ISO 8601 text (UTC where it has a zone).
     bias, bias_std : float
         Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck sensor.
     """
@@ -279,8 +278,8 @@ class Episode:
     kind: str
     rows: tuple[int, ...]
     log_odds: float
-    start: Any = None
-    stop: Any = None
+    start: float | str = np.nan
+    stop: float | str = np.nan
     bias: float = np.nan
     bias_std: float = np.nan
 

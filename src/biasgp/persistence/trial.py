@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from biasgp._typing import Array
 from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
+from biasgp.estimators.times import CLOCKS, TimeColumn
 from biasgp.models.draws import DrawsPosterior
 from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
@@ -20,6 +22,8 @@ POSTERIORS = (*WHOLE, MixturePosterior, PartialPosterior, DrawsPosterior)
 LARGEST = 1e150
 """Of what is squared in a prediction; y is scaled to 1 in it. Inputs have any unit, and known variances any size."""
 ANY_SIZE = ("X", "noise", "noises")
+FARTHEST_ORIGIN = 2**62
+"""Seconds from 1970 to an origin of times, so that differences from it fit into 64 bits."""
 MISMATCH = "is damaged or forged: its parts do not belong together. Fit again."
 
 
@@ -31,7 +35,9 @@ def try_model(estimator: BaseGP) -> None:
     width = posterior.X.shape[1]
     names = getattr(estimator, "feature_names_in_", None)
     named = names is None or (np.shape(names) == (width,) and all(isinstance(name, str) for name in names))
-    if estimator.n_features_in_ != width or not named:
+    times = getattr(estimator, "time_columns_", ())
+    timed = isinstance(times, tuple) and all(_is_sound(time, width) for time in times)
+    if estimator.n_features_in_ != width or not named or not timed:
         raise ModelFileError(MISMATCH)
     X: Any = posterior.X[[0, -1]]
     with np.errstate(over="raise", divide="raise", invalid="raise"):  # no fit has such readings
@@ -40,9 +46,16 @@ def try_model(estimator: BaseGP) -> None:
         if isinstance(posterior, DrawsPosterior):  # a variance would take a factorisation per draw
             results = [mean, *estimator._scaling.moments(mean, np.full(2, estimator._scaled_noise_variance))]
         else:
-            results = _predictions(estimator, X, names)
+            plain = copy(estimator)
+            plain.time_columns_ = ()  # X has them as seconds already
+            results = _predictions(plain, X, names)
     if not all(np.shape(values) == (2,) and np.isfinite(values).all() for values in results):
         raise ModelFileError("is damaged or forged: its predictions are not numbers. Fit again.")
+
+
+def _is_sound(time: Any, width: int) -> bool:
+    whole = isinstance(time, TimeColumn) and type(time.index) is int and type(time.origin_seconds) is int
+    return whole and 0 <= time.index < width and time.clock in CLOCKS and abs(time.origin_seconds) < FARTHEST_ORIGIN
 
 
 def _predictions(estimator: BaseGP, X: Any, names: Array | None) -> list[Array]:
