@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/fleet.py
 	$(BIN)/python benchmarks/large.py
+	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/kills.py
 
 $(READY): pyproject.toml constraints.txt
