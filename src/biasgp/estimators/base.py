@@ -163,6 +163,15 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         client : dask.distributed.Client, optional
             Where the readings live during the fit, if nearest neighbours are used; the result is the same.
         """
+        with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
+            model = self._fit_model(problem)
+        return self._concluded(model, response, watch.expired)
+
+    @contextmanager
+    def _prepared(
+        self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None, client: Any
+    ) -> Iterator[tuple[Problem, ScaledResponse, Any]]:
+        """The readings, checked and scaled; inside, a model may be fitted to them under the estimator's limits."""
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
         kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
@@ -174,19 +183,22 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
-                Finding("constant", text, ("right column",)).warn(stacklevel=2)
+                Finding("constant", text, ("right column",)).warn(stacklevel=4)
             response = ScaledResponse(y_array, scaling)
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
-            model = self._fit_model(problem)
+            yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
+
+    def _concluded(self, model: FitResult, response: ScaledResponse, expired: bool) -> Self:
+        """The attributes of a fit are set, and what there is to say about it is said."""
         self._unpack(model, response)
-        if watch.expired:
-            self._out_of_time().warn(stacklevel=2)
+        if expired:
+            self._out_of_time().warn(stacklevel=3)
         for finding in self._findings(model):
-            finding.warn(stacklevel=2)
+            finding.warn(stacklevel=3)
         return self
 
     @contextmanager

@@ -100,26 +100,24 @@ class SparseBiasGP(LargeGP):
             Values of the ordering column at which the sensor was cleaned, calibrated or moved: drifts end and levels
             jump there, and hardly anywhere else.
         """
-        self._events = events
-        try:
-            return super().fit(X, y, noise_variance, client=client)
-        finally:
-            del self._events
+        with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
+            model = self._fit_model(problem, events)
+        return self._concluded(model, response, watch.expired)
 
-    def _fit_model(self, problem: Problem) -> sparse.SparseBiasFit:
+    def _fit_model(self, problem: Problem, events: ArrayLike | None = None) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
-        ordering = self._ordering(problem)
+        ordering = self._ordering(problem, events)
         return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
 
-    def _ordering(self, problem: Problem) -> Ordering | None:
+    def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:
         """The readings in the order in which biases may last, if there is one."""
         column = self._order_column()
         if column is None:
-            if self._events is not None:
+            if events is not None:
                 raise ValueError("events are values of the ordering column: say which one it is with order=.")
             return None
-        events = None if self._events is None else check_events(self._events, self.time_columns_, column)
-        return Ordering(problem.X[:, column], events)
+        serviced = None if events is None else check_events(events, self.time_columns_, column)
+        return Ordering(problem.X[:, column], serviced)
 
     def _order_column(self) -> int | None:
         """The index of the ordering column, if there is one."""
