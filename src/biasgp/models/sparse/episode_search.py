@@ -38,7 +38,7 @@ class EpisodePolicy:
     max_episodes: int = 10
     min_gain: float = 1e-3
     """Nats. A move that raises the log evidence by less is not made."""
-    ambiguous_gap: float = 12.0
+    ambiguous_gap: float = 10.0
     """Nats within which a whole explanation by other kinds of episode is averaged over: the prior of the kinds is not
     known to more than this."""
     possible_gap: float = 2.0
