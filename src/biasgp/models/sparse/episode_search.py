@@ -24,6 +24,7 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Candidate, Search, SparseBiasFit, State
+from biasgp.watch import out_of_time
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class EpisodeSearch:
             runs, evidence = self._first_runs(at, (SHIFT, RAMP))
             new = all(_differ(runs, known.runs) for known in self.ended)
             if runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
-                best = self._better(best, self._settled(runs, at, best, (SHIFT, RAMP)))
+                found = self._settled(runs, at, best, (SHIFT, RAMP))
+                best = found if found.evidence > best.evidence else best
         return best
 
     def by_other_kinds(self, best: Explanation) -> list[Explanation]:
@@ -111,9 +113,6 @@ class EpisodeSearch:
         gain, run = self.ordering.best_run(P, Py)
         return run if gain > -self.policy.possible_gap else None
 
-    def _better(self, best: Explanation, other: Explanation) -> Explanation:
-        return other if other.evidence > best.evidence else best
-
     def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[tuple[Run, ...], float]:
         """Episodes added one by one from none, at given parameters, and the evidence then."""
         support = self.search.support(replace(at, support=None))
@@ -141,6 +140,7 @@ class EpisodeSearch:
         """Parameters and labels with these episodes in place; given up where it falls behind the rival."""
         prior = self.ordering.log_prior_of(runs)
         search = Search(replace(self.search.problem, shared=self.ordering.columns(runs)), self.search.policy)
+        search.trace = self.search.trace
         known = None if rival is None else replace(rival.state, evidence=rival.evidence - prior)
         search.improve("episodes", replace(start, support=None), known)
         state = search.ended[-1]
@@ -151,7 +151,7 @@ class EpisodeSearch:
     ) -> Explanation:
         """Parameters, labels and episodes in turn, until none of them moves."""
         best = self._fitted(runs, start, rival)
-        for _ in range(self.policy.max_rounds):
+        for _ in range(0 if out_of_time() else self.policy.max_rounds):
             state = best.state
             moved, evidence = self._moved(best, kinds)
             if evidence <= best.evidence + self.policy.min_gain:
