@@ -29,7 +29,9 @@ from biasgp.staging import ORPHANS_END, stage, sweep
 
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
 """Columns of the results about the fit of each group."""
-WHOLE = ("readings", "flagged")
+EPISODES = "episodes"
+"""One more of them, where biases that last were looked for."""
+WHOLE = ("readings", "flagged", EPISODES)
 FINISHED = "groups.jsonl"
 DIGITS = 12
 """Of a hash, in hexadecimal: two of 100,000 names that look alike otherwise share one with a chance of 2e-5."""
@@ -170,19 +172,21 @@ class GroupWork:
     """What is done for each group."""
 
     function: Callable[[Any], dict[str, Any]]
-    """Called with the payload; returns the values of COLUMNS and a "message"."""
+    """Called with the payload; returns the values of the columns and a "message"."""
     payload: Callable[[FleetGroup], Any]
     settings: Sequence[str]
     data: Callable[[FleetGroup], pd.DataFrame]
     """The cells that the result depends on, besides the settings."""
     file: Callable[[FleetGroup], str]
     """What a finished group leaves in the folder."""
+    columns: Sequence[str] = COLUMNS
 
 
 def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, execution: Execution) -> pd.DataFrame:
     """Do the work for each group that has not been done in this folder with the same data and settings.
 
-    Returns one row per group: its name, "status", COLUMNS, "message" and "file". If its file is gone, it is done again.
+    Returns one row per group: its name, "status", the columns of the work, "message" and "file". If its file is gone,
+    it is done again.
     """
     keyed = {}
     for group in groups:
@@ -199,12 +203,12 @@ def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, exec
     for key, group in keyed.items():
         outcome = outcomes[key]
         value = outcome.value if isinstance(outcome.value, dict) else {}
-        told = {name: _number(value.get(name), whole=name in WHOLE) for name in COLUMNS}
+        told = {name: _number(value.get(name), whole=name in WHOLE) for name in work.columns}
         message = outcome.message or str(value.get("message", ""))
         file = work.file(group) if outcome.status == "ok" else ""
         rows.append({"group": group.name, "status": outcome.status, **told, "message": message, "file": file})
     # Whole numbers, though a group without a fit has none.
-    return pd.DataFrame(rows).astype(dict.fromkeys(WHOLE, "Int64"))
+    return pd.DataFrame(rows).astype({name: "Int64" for name in WHOLE if name in work.columns})
 
 
 def _number(value: Any, *, whole: bool) -> Any:

@@ -52,6 +52,7 @@ def test_each_group_has_its_folder_and_a_row_in_the_index(table, tmp_path):
     index = (out / "index.html").read_text(encoding="utf-8")
     assert f'href="{rows["north"]["file"]}"' in index
     assert "<script>alert" not in index
+    assert "episodes" not in rows["north"] and "episodes" not in index
 
 
 def test_the_same_command_goes_on_and_another_is_refused(table, tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.analysis.record import Axis, Effect, FitRecord, Points
+from biasgp.analysis.record import Axis, Effect, EpisodeRecord, FitRecord, Points
 from biasgp.study.results import Results
 from biasgp.study.scoring import SCORES
 
@@ -44,6 +44,16 @@ def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tup
     grid = np.linspace(0.0, 1.0, 20)
     effect = Effect(Axis(target, False, grid), "Varies over about 3.", grid, grid - 0.1, grid + 0.1)
     axis = Axis(target, True, hours * 3.6e6 + 1.78e12)
+    episodes = tuple(
+        EpisodeRecord(kind, rows, tuple(axis.values[rows[[0, -1]]].tolist()), "from", "to", 2.5, 0.4, odds, "words")
+        for kind, rows, odds in (
+            ("stuck", np.arange(5, 12), 30.0),
+            ("shift", np.arange(15, 22), 12.0),
+            ("step", np.arange(n - 8, n), 8.0),
+            ("ramp", np.arange(25, 30), 40.0),
+            ("stuck", np.arange(31, 35), 35.0),
+        )
+    )
     return FitRecord(
         title=f"{target}: which readings to trust",
         target=target,
@@ -58,6 +68,8 @@ def record(n: int = 300, n_flagged: int = 9, target: str = "no_ppb", doubts: tup
         remarks=(f"Left out: 3 rows where {target} is missing.",),
         residuals_of="Of the readings that are not flagged.",
         made=(("Command", f"biasgp fit {target}"),),
+        episodes=episodes,
+        notes=(f"{target} may have changed.",),
     )
 
 
@@ -77,8 +89,8 @@ def with_text(value: Any, change: Callable[[str], str]) -> Any:
 def fleet() -> list[dict[str, Any]]:
     """A good fit, a doubtful one, and none."""
     good = {"group": "north", "status": "ok", "file": "groups/north/report.html", "message": "look"}
-    good |= {"readings": 120, "flagged": 3, "noise_std": 0.12, "seconds": 1.5, "trustworthy": True}
-    nothing = dict.fromkeys(("readings", "flagged", "noise_std", "seconds", "trustworthy"))
+    good |= {"readings": 120, "flagged": 3, "episodes": 2, "noise_std": 0.12, "seconds": 1.5, "trustworthy": True}
+    nothing = dict.fromkeys(("readings", "flagged", "episodes", "noise_std", "seconds", "trustworthy"))
     failed = {"group": "s", "status": "failed", "file": "p", "message": "why"}
     return [good, good | {"trustworthy": False}, failed | nothing]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from samples import NASTY, record
+from samples import NASTY, parsed, record
 
 from biasgp.analysis.record import FitRecord
-from biasgp.report.fit_figures import MAX_POINTS, thinned
+from biasgp.report.fit_figures import MAX_POINTS, SHADES, thinned
 from biasgp.report.fit_page import MAX_TABLE_ROWS, fit_page
 
 pytest_plugins = ["chromium"]
@@ -64,6 +64,35 @@ def test_a_fit_that_flags_nothing_and_knows_no_residuals_still_has_a_page():
     page = fit_page(replace(plain, points=points, effects=()))
     assert "None." in page
     assert 'id="calibration"' not in page
+
+
+def test_episodes_are_shaded_by_kind_and_listed_and_the_notes_are_told():
+    made = record()
+    page = fit_page(made)
+    shapes = parsed(page).figures["readings"]["layout"]["shapes"]
+    assert [shape["name"] for shape in shapes] == ["ramp", "stuck", "stuck", "shift", "step"], "the most certain first"
+    assert [shape["name"] for shape in shapes if shape["showlegend"]] == ["ramp", "stuck", "shift", "step"]
+    looks = {(shape["fillcolor"], shape["line"]["color"], shape["line"]["dash"]) for shape in shapes}
+    assert len(looks) == 4 and len({dash for *_, dash in looks}) == 4
+    assert [shapes[2]["x0"], shapes[2]["x1"]] == pytest.approx(made.episodes[0].span, rel=1e-12)
+    assert "Episodes: 5" in page and page.count("+2.5 ± 0.4") == 5
+    assert page.index("no_ppb may have changed.") < page.index("The readings and the estimated truth")
+
+
+def test_a_page_without_a_search_for_episodes_does_not_mention_them():
+    page = fit_page(replace(record(), episodes=None, notes=()), "plotly.min.js")
+    assert "pisode" not in page and "cannot tell" not in page
+    assert parsed(page).figures["readings"]["layout"]["shapes"] == []
+    assert "Episodes: 0" in fit_page(replace(record(), episodes=()), "plotly.min.js")
+
+
+def test_in_a_browser_each_kind_of_episode_is_in_the_legend(chromium, write):
+    chromium.size(1200, 900)
+    chromium.open(write(record()))
+    legend = chromium.js("Array.from(document.querySelectorAll('#readings .legendtext')).map(t => t.textContent)")
+    assert [name for name in legend if name in SHADES] == ["ramp", "stuck", "shift", "step"]
+    assert chromium.js("document.querySelectorAll('#readings .shapelayer path').length") >= 5
+    assert chromium.complaints == []
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import inspect
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from biasgp import kernels
 from biasgp._typing import Array, Mask
-from biasgp.data.columns import Readings, read_readings
-from biasgp.data.table import ReadOptions, Table, read_table
+from biasgp.data.columns import Feature, Readings, read_readings
+from biasgp.data.table import ReadOptions, Table, TableError, read_table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
@@ -50,16 +51,25 @@ class Selection:
     decimal: str | None = None
     day_first: bool | None = None
     header: bool | None = None
+    events: str | None = None
 
     def table(self) -> Table:
         """The whole table."""
-        options = ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
-        return read_table(self.source, options)
+        return read_table(self.source, self._options)
 
-    def readings(self, table: Table) -> Readings:
-        """The numbers in a table, or in a part of it."""
+    def events_table(self) -> Table | None:
+        """The table of times at which the sensor was serviced, where there is one."""
+        return None if self.events is None else read_table(self.events, self._options)
+
+    @property
+    def _options(self) -> ReadOptions:
+        return ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
+
+    def readings(self, table: Table, events: Table | None = None) -> Readings:
+        """The numbers in a table, or in a part of it, and the events among them."""
         names = self.feature_names(table.columns)
-        return read_readings(table, self.target, names, where=self.where, flag_column=self.flag_column)
+        found = read_readings(table, self.target, names, where=self.where, flag_column=self.flag_column)
+        return found if events is None else replace(found, events=serviced(events, table, found.features))
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
@@ -80,6 +90,7 @@ class Settings:
     seed: int = 0
     max_rows: int | None = None
     max_time: float | None = None
+    episodes: bool = False
 
     @property
     def scales(self) -> bool:
@@ -118,7 +129,37 @@ def make_estimator(settings: Settings) -> BaseGP:
         if "max_time" not in parameters:
             raise WrongUseError(f"--max-time cannot end a fit by {settings.method!r} early; use --max-rows.")
         options["max_time"] = settings.max_time
+    if settings.episodes and "order" not in parameters:
+        raise WrongUseError(f"--episodes needs --method sparse: {settings.method!r} knows no biases that last.")
     return kind(KERNELS[settings.kernel](ard=True), response=settings.response, **options)
+
+
+def order_column(features: Sequence[Feature]) -> int:
+    """The feature in whose order biases may last: the first time, else the only one there is."""
+    times = [j for j, feature in enumerate(features) if feature.is_time]
+    if not times and len(features) > 1:
+        raise WrongUseError(
+            "--episodes needs an order of the readings, but none of the features is a time "
+            f"({', '.join(feature.name for feature in features)}). Name a column of times in --features, or one column "
+            "only."
+        )
+    return times[0] if times else 0
+
+
+def serviced(events: Table, table: Table, features: Sequence[Feature]) -> Array:
+    """Values of the ordering feature in a table of events: in the columns of its name, else in the first column."""
+    feature = features[order_column(features)]
+    columns = feature.columns if set(feature.columns) <= set(events.columns) else (events.columns[0],)
+    # Where the cells do not tell how they are written, they are read as those of the table.
+    usual = {name: table.column(theirs).format for name, theirs in zip(columns, feature.columns, strict=False)}
+    try:
+        values = replace(feature, columns=columns).values(replace(events, usual=usual))
+    except TableError as error:
+        raise TableError(f"{events.name}: {error}") from error
+    values = values[np.isfinite(values)]
+    if not len(values):
+        raise TableError(f"{events.name}: column {columns[0]!r} is empty. It should hold values of {feature.name!r}.")
+    return values
 
 
 def transform_name(estimator: BaseGP) -> str:
@@ -153,14 +194,23 @@ def frame(readings: Readings, rows: Rows | Mask | slice = slice(None)) -> pd.Dat
 
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator = make_estimator(settings)
+    estimator: Any = make_estimator(settings)
+    more = {}
+    if settings.episodes:
+        order = order_column(readings.features)
+        estimator.set_params(order=order)
+        more["events"] = readings.events
+        if readings.features[order].is_time:
+            estimator._instants = readings.features[order].instants(readings.X[split.fit, order])
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            estimator.fit(frame(readings, split.fit), readings.y[split.fit])
+            estimator.fit(frame(readings, split.fit), readings.y[split.fit], **more)
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
+        finally:
+            vars(estimator).pop("_instants", None)
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
     return Fitted(estimator, split.fit, split.test, doubts, seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -92,12 +93,25 @@ class Analysis:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the fit says against itself, about rows of the table, of which the first is 1."""
+        return self._of_table(self.fitted.doubts)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What the readings cannot tell about biases that last, in the same way."""
+        return self._of_table(getattr(self.fitted.estimator, "notes_", ()))
+
+    def _of_table(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         rows = self.fitted.fit_rows + 1
-        return tuple(replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in self.fitted.doubts)
+        return tuple(replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in findings)
 
     @property
     def doubts(self) -> tuple[str, ...]:
         return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
+
+    @property
+    def remarks_on_episodes(self) -> tuple[str, ...]:
+        """The notes in words, which name times instead of rows."""
+        return told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
 
     @property
     def agreement(self) -> dict[str, Any]:

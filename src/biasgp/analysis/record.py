@@ -15,8 +15,10 @@ import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis
-from biasgp.analysis.words import duration, quantity, reach
-from biasgp.data.columns import HOUR_NS, Feature, Readings
+from biasgp.analysis.words import duration, quantity, reach, signed
+from biasgp.data.columns import HOUR_MS, HOUR_NS, Feature, Readings
+from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
+from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.response import Identity
 
 METHOD_WORDS = {
@@ -27,7 +29,11 @@ METHOD_WORDS = {
     "ep": "Student-t noise by expectation propagation",
     "mcmc": "scale mixture of Gaussians by MCMC",
 }
-SWITCHES = {"day_first": ("--month-first", "--day-first"), "header": ("--no-header", "--header")}
+SWITCHES = {
+    "day_first": ("--month-first", "--day-first"),
+    "header": ("--no-header", "--header"),
+    "episodes": ("--no-episodes", "--episodes"),
+}
 """Options that are said by name alone, for False and for True."""
 MAX_EFFECTS = 12
 """Features whose effect is drawn."""
@@ -39,7 +45,6 @@ INNER = (0.01, 0.99)
 """Quantiles of a feature between which its effect is drawn; that of time is drawn over all of it."""
 QUERIES = 600
 """Predictions for each feature: grid points times the rows that are averaged over."""
-HOUR_MS = 3_600_000.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,34 @@ class Points:
 
 
 @dataclass(frozen=True)
+class EpisodeRecord:
+    """A bias that lasted: rows of the table, the first of which is 0, its ends on the axis, and what is told of it."""
+
+    kind: str
+    rows: Rows
+    span: tuple[float, float]
+    start: str
+    stop: str
+    bias: float
+    bias_std: float
+    log_odds: float
+    words: str
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        numbers = {name: getattr(self, name) for name in ("bias", "bias_std", "log_odds")}
+        return {
+            "kind": self.kind,
+            "start": self.start,
+            "stop": self.stop,
+            "readings": len(self.rows),
+            **{name: value if np.isfinite(value) else None for name, value in numbers.items()},
+            "words": self.words,
+            "rows": (self.rows + 1).tolist(),
+        }
+
+
+@dataclass(frozen=True)
 class FitRecord:
     """A fit, as a page and a summary tell it."""
 
@@ -115,6 +148,10 @@ class FitRecord:
     residuals_of: str
     made: tuple[tuple[str, str], ...]
     """How it was made: what, and how."""
+    episodes: tuple[EpisodeRecord, ...] | None = None
+    """Biases that lasted, in the order of time; None where they were not looked for."""
+    notes: tuple[str, ...] = ()
+    """What the readings cannot tell about them."""
 
     @property
     def in_unit(self) -> str:
@@ -136,6 +173,53 @@ def _axis(feature: Feature, values: Array) -> Axis:
     hours, minutes = divmod(round(abs(feature.offset_hours) * 60.0), 60)
     zone = f" (UTC{'-' if feature.offset_hours < 0 else '+'}{hours:02d}:{minutes:02d})" if feature.zoned else ""
     return Axis(f"{feature.name}{zone}", True, (values + start + feature.offset_hours) * HOUR_MS)
+
+
+def episodes(outcome: Analysis) -> tuple[EpisodeRecord, ...]:
+    """Biases that lasted, in the order of time."""
+    found = getattr(outcome.fitted.estimator, "episodes_", ())
+    axis = main_axis(outcome.readings)
+    return tuple(_episode_record(outcome, axis, each) for each in found)
+
+
+def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeRecord:
+    rows = outcome.fitted.fit_rows[list(episode.rows)]
+    ends = rows[[0, -1]]
+    start, stop = axis.places(ends)
+    first, last = axis.values[ends].tolist()
+    bias = signed(episode.bias, outcome.unit)
+    if episode.kind == STUCK:
+        value = quantity(outcome.readings.y[rows[0]], outcome.unit, DIGITS)
+        lasted = f"for {duration((last - first) / HOUR_MS)} from {start}" if axis.is_time else f"from {start} to {stop}"
+        words = f"stuck at {value} {lasted}"
+    elif episode.kind == RAMP:
+        words = f"drifted by up to {bias} from {start} until {stop}"
+    else:
+        words = f"shifted by {bias} from {start} to {'the end of the record' if episode.kind == STEP else stop}"
+    return EpisodeRecord(
+        kind=episode.kind,
+        rows=rows,
+        span=(first, last),
+        start=start,
+        stop=stop,
+        bias=episode.bias,
+        bias_std=episode.bias_std,
+        log_odds=episode.log_odds,
+        words=words,
+    )
+
+
+def _episode_columns(outcome: Analysis) -> dict[str, Any]:
+    """For a file: number and kind of each row's episode. Rows that were not in the fit have that around them."""
+    values = main_axis(outcome.readings).values
+    number, kind = np.full((2, len(values)), "", dtype=object)
+    others = outcome.readings.kept.copy()
+    others[outcome.fitted.fit_rows] = False
+    for i, episode in enumerate(episodes(outcome), start=1):
+        inside = others & (values >= episode.span[0]) & (values <= episode.span[1])
+        inside[episode.rows] = True
+        number[inside], kind[inside] = i, episode.kind
+    return {"episode": number, "kind": kind}
 
 
 def effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
@@ -211,6 +295,11 @@ def remarks(outcome: Analysis) -> list[str]:
             f"The model was fitted to {len(fitted.fit_rows):,} rows, evenly spread over {readings.names[0]!r}; "
             "all rows were then predicted and judged by it."
         )
+    if outcome.settings.episodes and len(fitted.fit_rows) > EXACT_UP_TO:
+        lines.append(
+            f"In a fit to more than {EXACT_UP_TO:,} rows, stuck sensors are the only episodes that are looked for; "
+            "--where or --max-rows fits to fewer."
+        )
     return lines
 
 
@@ -225,6 +314,8 @@ def _command(outcome: Analysis) -> str:
             value = getattr(part, field.name)
             if field.name in ("source", "target", "features") or value == field.default:
                 continue
+            if field.name == "events":
+                value = value.rsplit("/", 1)[-1]
             if field.name in SWITCHES:
                 words.append(SWITCHES[field.name][value])
                 continue
@@ -273,6 +364,8 @@ def fit_record(outcome: Analysis) -> FitRecord:
         remarks=tuple(remarks(outcome)),
         residuals_of=of,
         made=_made(outcome),
+        episodes=episodes(outcome) if outcome.settings.episodes else None,
+        notes=outcome.remarks_on_episodes,
     )
 
 
@@ -282,6 +375,8 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
         ("flagged as outliers", f"{int(outcome.flagged.sum()):,}"),
         ("noise of a reading", quantity(outcome.noise, outcome.unit)),
     ]
+    if outcome.settings.episodes:
+        numbers.insert(2, ("episodes", f"{len(episodes(outcome)):,}"))
     times = [j for j, feature in enumerate(outcome.readings.features) if feature.is_time]
     if times:
         numbers.append(("the truth varies over about", duration(outcome.lengths[times[0]])))
@@ -341,6 +436,11 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         "trustworthy": not outcome.doubts,
         "doubts": list(outcome.doubts),
         "findings": [asdict(finding) for finding in outcome.findings],
+        # None where they were not looked for.
+        "episodes": [each.plain() for each in episodes(outcome)] if outcome.settings.episodes else None,
+        "notes": [
+            asdict(note) | {"text": text} for note, text in zip(outcome.notes, outcome.remarks_on_episodes, strict=True)
+        ],
         "test": outcome.test,
         "flag_column": outcome.agreement,
         "n_flagged": len(rows),
@@ -357,7 +457,8 @@ def cleaned(cells: pd.DataFrame, outcome: Analysis) -> pd.DataFrame:
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
     found = {"mean": outcome.prediction.mean, "std": outcome.prediction.std}
-    return with_columns(cells, found | outcome.verdict.columns(outcome.readings.y) | {"use": use})
+    lasting = _episode_columns(outcome) if outcome.settings.episodes else {}
+    return with_columns(cells, found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | lasting)
 
 
 def with_columns(cells: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:

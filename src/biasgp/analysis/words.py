@@ -28,6 +28,11 @@ def quantity(value: float, unit: str, digits: int = 3) -> str:
     return f"{f'{short:g}' if readable else f'{value:.{digits}g}'} {unit}".strip()
 
 
+def signed(value: float, unit: str) -> str:
+    """A bias, with its sign."""
+    return f"{'+' if value > 0.0 else ''}{quantity(value, unit)}"
+
+
 def reach(feature: Feature, length: float, spread: float) -> str:
     """What a length-scale means: over what the truth changes."""
     if length > IRRELEVANT * spread:

@@ -26,6 +26,7 @@ EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,t
 Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
 SHOWN = 20
 """Flagged readings in the terminal."""
+SHOWN_EPISODES = 10
 LONGEST_NAME = 80
 """Characters of the target in the name of a folder; file systems end at 255 for the whole name."""
 
@@ -53,6 +54,8 @@ def fit(
     max_time: Annotated[
         float | None, of_model(help="Seconds after which the search for the parameters ends with the best so far.")
     ] = None,
+    episodes: options.Episodes = False,
+    events: options.Events = None,
     sep: options.Sep = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
@@ -64,17 +67,23 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator
+    from biasgp.analysis.fitting import Selection, Settings, make_estimator, order_column
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
+    refuse_empty(events=events)
+    if events is not None and not episodes:
+        raise WrongUseError("--events needs --episodes.")
+    if events == table == "-":
+        raise WrongUseError("The table and --events cannot both be standard input.")
     limit = time_limit(timeout)
     marks = tuple(na or ())
-    selection = Selection(table, target, features, marks, where, sep, encoding, flag_column, decimal, day_first, header)
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time)
+    form = (sep, encoding, flag_column, decimal, day_first, header)
+    selection = Selection(table, target, features, marks, where, *form, events)
+    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time, episodes)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
-    make_estimator(settings)  # refuses a --max-time that the method has none of, before the table is read
+    make_estimator(settings)  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
@@ -84,7 +93,9 @@ def fit(
         return
     with working("Reading"):
         read = selection.table()
-        readings = selection.readings(read)
+        readings = selection.readings(read, selection.events_table())
+    if episodes:
+        order_column(readings.features)  # refuses features without an order
     folder = out or Path(_folder_name(table, readings.target))
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
@@ -180,9 +191,24 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     say(*remarks(outcome), *sentences(outcome))
     if outcome.flagged.any():
         _tell_flagged(outcome)
+    if outcome.settings.episodes:
+        tell_episodes(outcome)
     say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
     say(f"Took {seconds:.1f} s, {outcome.fitted.seconds:.1f} s of it for the fit.")
     say(f"The report is in {folder / 'report.html'}", style="bold")
+
+
+def tell_episodes(outcome: Analysis) -> None:
+    """Biases that last, in the terminal, and what is unclear about them."""
+    from biasgp.analysis.record import episodes
+
+    found = sorted(episodes(outcome), key=lambda each: -each.log_odds)
+    more = len(found) - SHOWN_EPISODES
+    say("Episodes, the most certain first" if found else "No episodes were found.", style="bold" if found else "")
+    say(*(f"  {each.words}" for each in found[:SHOWN_EPISODES]))
+    if more > 0:
+        say(f"  and {more:,} more, which are in summary.json.")
+    say(*(f"Note: {note}" for note in outcome.remarks_on_episodes))
 
 
 def _tell_flagged(outcome: Analysis) -> None:

@@ -27,8 +27,9 @@ def fit_fleet(
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
+    from biasgp.analysis.fitting import order_column, serviced
     from biasgp.data.columns import choose
-    from biasgp.fleet import FleetGroup, GroupWork, run_groups, split
+    from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups, split
     from biasgp.runner import StoreError
     from biasgp.staging import lock, sweep
 
@@ -50,6 +51,11 @@ def fit_fleet(
         raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
+    events = selection.events_table()
+    if settings.episodes:
+        order_column(features)  # refuses features without an order
+    if events is not None:
+        serviced(events, table, features)  # what cannot be read is wrong for every group
     columns = [name for feature in features for name in feature.columns]
     chosen = replace(selection, target=target, features=",".join(columns))
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
@@ -58,14 +64,16 @@ def fit_fleet(
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
-        return part, chosen, settings, str((folder / _place(group)).resolve())
+        return part, chosen, settings, str((folder / _place(group)).resolve()), events
 
+    read = [] if events is None else [events.cells.to_csv()]
     work = GroupWork(
         function=_fit_group,
         payload=payload,
-        settings=[biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True)],
+        settings=[biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True), *read],
         data=lambda group: table.cells.iloc[group.rows],
         file=lambda group: f"{_place(group)}/report.html",
+        columns=(*COLUMNS, *([EPISODES] if settings.episodes else [])),
     )
     with lock(folder / LOCK, folder):
         _claim(folder, {"by": by, "selection": asdict(chosen), "settings": asdict(settings)}, force=force)
@@ -84,8 +92,8 @@ def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
-    table, selection, settings, folder = task
-    readings = selection.readings(table)
+    table, selection, settings, folder, events = task
+    readings = selection.readings(table, events)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
     output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)
@@ -93,6 +101,7 @@ def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     return {
         "readings": int(readings.kept.sum()),
         "flagged": int(outcome.flagged.sum()),
+        "episodes": len(outcome.fitted.estimator.episodes_) if settings.episodes else None,
         "noise_std": outcome.noise,
         "seconds": outcome.fitted.seconds,
         "trustworthy": not outcome.doubts,

@@ -55,6 +55,21 @@ Header = Annotated[
 Method = Annotated[MethodName, of_model("--method", help="How outliers are modelled.")]
 Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]
+Episodes = Annotated[
+    bool,
+    of_model(
+        "--episodes/--no-episodes",
+        help="Look for biases that last: a stuck sensor, shifts, drifts. Needs a time, or one feature only.",
+    ),
+]
+Events = Annotated[
+    str | None,
+    of_model(
+        metavar="FILE",
+        help="With --episodes: a table, written as TABLE is, of the times at which the sensor was serviced, in its "
+        "first column or in one named as the column of times.",
+    ),
+]
 Seed = Annotated[int, of_model(min=0, max=LARGEST_SEED, help="Seed of all that is random.")]
 Force = Annotated[bool, of_output("--force", help="Replace what is there.")]
 OutFolder = Annotated[Path | None, of_output(help="Folder for the results. Left out: named after the table.")]

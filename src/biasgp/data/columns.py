@@ -19,6 +19,7 @@ MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
 HOUR_NS = 3_600_000_000_000
+HOUR_MS = 3_600_000.0
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
 KNOWN_UNITS = frozenset(
     {"ppb", "ppm", "ppt", "h", "s", "min", "mm", "cm", "m", "km", "mv", "v", "ma", "hpa", "pa", "kpa"}
@@ -51,6 +52,11 @@ class Feature:
         elapsed = times.values.astype("datetime64[us]") - np.datetime64(pd.Timestamp(self.origin), "us")
         return np.asarray(elapsed / np.timedelta64(1, "h"))
 
+    def instants(self, hours: Array) -> np.ndarray:
+        """The times of values of this input, on the clock of the table."""
+        elapsed = np.round((hours + self.offset_hours) * HOUR_MS).astype("timedelta64[ms]")
+        return np.asarray(np.datetime64(pd.Timestamp(self.origin), "ms") + elapsed)
+
 
 @dataclass(frozen=True)
 class Readings:
@@ -64,6 +70,8 @@ class Readings:
     left_out: tuple[tuple[str, int], ...]
     flags: Mask | None
     notes: tuple[str, ...]
+    events: Array | None = None
+    """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
 
     @property
     def names(self) -> list[str]:

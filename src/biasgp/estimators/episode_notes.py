@@ -74,4 +74,4 @@ def _words(episode: Episode) -> str:
 
 
 def _shown(value: float | str) -> str:
-    return f"{value:g}" if isinstance(value, float) else value.replace("T", " ")
+    return f"{value:g}" if isinstance(value, float) else value.replace("T", " ").removesuffix(":00")

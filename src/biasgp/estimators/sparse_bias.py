@@ -150,6 +150,8 @@ class SparseBiasGP(LargeGP):
             return ()
         column = self._order_column()
         order = next((time.instants(model.order) for time in self.time_columns_ if time.index == column), model.order)
+        # The command computes with hours, and names the times of its table for as long as the fit takes.
+        order = getattr(self, "_instants", order)
         return tuple(in_users_units(each, order, self.bias_, self.bias_std_) for each in episodes)
 
     def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ REMEDIES = {
     "more time": ("raise max_time", "raise --max-time"),
     "name events": (
         "name the times at which the sensor was serviced (events=), if there were any",
-        "look at the sensor's log, or at another sensor",
+        "name the times at which the sensor was serviced (--events), if there were any",
     ),
     "right column": ("check that y is the column you meant", "check that --target is the column you meant"),
     "transform": ("try response='auto'", "try --response auto"),

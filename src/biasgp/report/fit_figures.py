@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,21 @@ from scipy.special import ndtri
 
 from biasgp._typing import Array
 from biasgp.analysis.judging import NORMAL_95
-from biasgp.analysis.record import Axis, Effect, FitRecord, Points
+from biasgp.analysis.record import Axis, Effect, EpisodeRecord, FitRecord, Points
 from biasgp.report.pages import visible
 
 # Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.
 BLUE, BAND, ORANGE, GREEN, GREY = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#009E73", "#8a9099"
 INK = "#1f2933"
+SHADES = {
+    "stuck": ("rgba(204,121,167,0.35)", "#CC79A7", "solid"),
+    "shift": ("rgba(230,159,0,0.28)", "#E69F00", "dash"),
+    "step": ("rgba(86,180,233,0.28)", "#56B4E9", "dashdot"),
+    "ramp": ("rgba(0,158,115,0.28)", "#009E73", "dot"),
+}
+"""Fill and edge of each kind of episode: of the same palette, for a light or dark ground; in grey the edges tell."""
+MAX_SHADES = 300
+"""Episodes that are shaded, the most certain of them."""
 MAX_POINTS, MAX_QUANTILES = 4000, 600
 """Points in a figure: more make a page slow and show no more."""
 MAX_LABEL = 60
@@ -72,8 +82,24 @@ def _readings_figure(record: FitRecord, points: Points, x: Array) -> Figure:
         yaxis2={**_axis(f"bias{record.in_unit}"), "domain": [0.0, 0.26], "rangemode": "tozero", **ZERO_LINE},
         hovermode="closest",
         dragmode="zoom",
+        shapes=_shades(record.episodes or ()),
     )
     return {"data": [trace for trace in traces if len(trace["x"])], "layout": layout, "all": everything, "curve": curve}
+
+
+def _shades(episodes: Sequence[EpisodeRecord]) -> list[Figure]:
+    """A bar behind the readings for each episode; the first of each kind stands for all in the legend."""
+    shapes: list[Figure] = []
+    named: set[str] = set()
+    for episode in sorted(episodes, key=lambda each: -each.log_odds)[:MAX_SHADES]:
+        fill, edge, dash = SHADES.get(episode.kind, ("rgba(138,144,153,0.3)", GREY, "solid"))
+        first, last = _numbers(np.array(episode.span), 13)
+        place = {"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1}
+        look = {"layer": "below", "fillcolor": fill, "line": {"color": edge, "width": 1, "dash": dash}}
+        name = label(episode.kind)
+        shapes.append({**place, **look, "name": name, "legendgroup": name, "showlegend": name not in named})
+        named.add(name)
+    return shapes
 
 
 def _effect_figure(record: FitRecord, effect: Effect) -> Figure:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from biasgp.analysis.judging import NORMAL_95
-from biasgp.analysis.record import FitRecord
+from biasgp.analysis.record import EpisodeRecord, FitRecord
 from biasgp.report.fit_figures import figures, thinned
 from biasgp.report.pages import Cell, number_cell, render
 
 MAX_TABLE_ROWS = 1000
-"""Flagged readings in the table; cleaned.csv has all of them."""
+"""Flagged readings, or episodes, in a table; cleaned.csv has all of them."""
 
 
 def fit_page(record: FitRecord, plotly: str = "") -> str:
@@ -32,7 +32,20 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
         n_flagged=len(flagged),
         heads=[record.axis.label, f"reading{unit}", f"estimated truth{unit}", f"bias{unit}", "±", "probability", "row"],
         rows=[_flagged_row(record, i) for i in flagged[:MAX_TABLE_ROWS].tolist()],
+        episode_heads=["kind", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
+        episode_rows=[_episode_row(episode) for episode in (record.episodes or ())[:MAX_TABLE_ROWS]],
     )
+
+
+def _episode_row(episode: EpisodeRecord) -> list[Cell]:
+    return [
+        Cell(episode.kind),
+        Cell(episode.start),
+        Cell(episode.stop),
+        number_cell(len(episode.rows), "{:,.0f}"),
+        Cell(f"{episode.bias:+.3g} ± {episode.bias_std:.2g}"),
+        number_cell(episode.log_odds, "{:.1f}"),
+    ]
 
 
 def _flagged_row(record: FitRecord, i: int) -> list[Cell]:

@@ -15,6 +15,7 @@ def fleet_page(title: str, source: str, unit: str, rows: Sequence[Row]) -> str:
     """The whole page. Rows are those of results.csv, with None for what a group without a fit has not."""
     ok = [row for row in rows if row["status"] == "ok"]
     doubtful = [row for row in ok if row["trustworthy"] is False]
+    lasting = ["episodes"] if any("episodes" in row for row in rows) else []
     return render(
         "fleet.html",
         style="report.css",
@@ -27,8 +28,18 @@ def fleet_page(title: str, source: str, unit: str, rows: Sequence[Row]) -> str:
             ("not fitted", f"{len(rows) - len(ok):,}"),
             ("fits that doubt themselves", f"{len(doubtful):,}"),
             ("flagged readings", f"{sum(row['flagged'] or 0 for row in ok):,}"),
+            *((name, f"{sum(row[name] or 0 for row in ok):,}") for name in lasting),
         ],
-        heads=["group", "readings", "flagged", "share", f"noise{f' ({unit})' if unit else ''}", "s", "status"],
+        heads=[
+            "group",
+            "readings",
+            "flagged",
+            "share",
+            *lasting,
+            f"noise{f' ({unit})' if unit else ''}",
+            "s",
+            "status",
+        ],
         rows=[_cells(row) for row in rows],
         # Why groups were not fitted, or what their fits say against themselves.
         reasons=[row for row in rows if row["message"]],
@@ -44,6 +55,7 @@ def _cells(row: Row) -> list[Cell]:
         number_cell(row["readings"], "{:,.0f}"),
         number_cell(row["flagged"], "{:,.0f}"),
         number_cell(share, "{:.1%}"),
+        *([number_cell(row["episodes"], "{:,.0f}")] if "episodes" in row else []),
         number_cell(row["noise_std"], "{:.3g}"),
         number_cell(row["seconds"], "{:.1f}"),
         Cell("look at it" if doubtful else row["status"]),

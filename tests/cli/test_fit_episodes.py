@@ -1,0 +1,218 @@
+"""`biasgp fit --episodes`: biases that last, in the terminal, in the files and in a fleet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from biasgp.analysis.record import EpisodeRecord
+from biasgp.cli.commands import app
+from biasgp.cli.fit import SHOWN_EPISODES, tell_episodes
+from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.persistence import load_model
+
+N, STUCK = 160, slice(10, 35)
+
+
+def faulty(kind: str = "shift", seed: int = 3, form: str = "%Y-%m-%d %H:%M") -> tuple[pd.DataFrame, tuple[int, int]]:
+    """Hourly readings with a fault, whose first row and end are returned."""
+    scenario = FaultScenario(kind=kind, size=8.0, lengths=(20, 30), count=1, n=N)
+    series = faulty_series(scenario, random_state=seed)
+    times = pd.Timestamp("2003-05-01") + pd.to_timedelta(np.arange(N), unit="h")
+    return pd.DataFrame({"time": times.strftime(form), "no_ppb": np.round(20.0 + series.y, 3)}), series.faults[0]
+
+
+def stuck_and_shifted() -> pd.DataFrame:
+    table, (first, stop) = faulty()
+    assert STUCK.stop < first and stop < N
+    table.loc[STUCK.start : STUCK.stop - 1, "no_ppb"] = 20.25
+    return table
+
+
+WORDS = ("--target", "no_ppb", "--response", "identity", "--episodes")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """The folder of one fit, and what was printed."""
+    folder = tmp_path_factory.mktemp("episodes")
+    stuck_and_shifted().assign(kind="<b>", other="x").to_csv(folder / "r.csv", index=False)
+    words = ["fit", str(folder / "r.csv"), "--features", "time", *WORDS, "--out", str(folder / "out")]
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder / "out", result.output
+
+
+def test_the_terminal_tells_them_in_words_the_most_certain_first(found):
+    _, output = found
+    stuck = output.index("stuck at 20.25 ppb for 24 h from 2003-05-01 10:00")
+    assert stuck < output.index("shifted by +2.1") < output.index("ppb from 2003-05-05 14:00 to 2003-05-06 13:00")
+
+
+def test_every_row_of_an_episode_has_its_number_and_kind(found):
+    cleaned = pd.read_csv(found[0] / "cleaned.csv", keep_default_na=False)
+    assert list(cleaned.columns[-2:]) == ["episode", "biasgp_kind"], "the table has a kind of its own"
+    assert (cleaned["episode"][STUCK] == "1").all() and (cleaned["biasgp_kind"][STUCK] == "stuck").all()
+    assert (cleaned["episode"][110:134] == "2").all() and (cleaned["biasgp_kind"][110:134] == "shift").all()
+    rest = np.ones(N, dtype=bool)
+    rest[STUCK] = rest[110:134] = False
+    assert (cleaned["episode"][rest] == "").all() and (cleaned["biasgp_kind"][rest] == "").all()
+
+
+def test_the_summary_and_the_model_have_them_in_the_times_of_the_table(found):
+    summary = json.loads((found[0] / "summary.json").read_text(encoding="utf-8"))
+    stuck, shift = summary["episodes"]
+    assert (stuck["kind"], stuck["start"], stuck["readings"]) == ("stuck", "2003-05-01 10:00", 25)
+    assert (shift["kind"], shift["stop"], shift["rows"]) == ("shift", "2003-05-06 13:00", list(range(111, 135)))
+    assert shift["bias"] == pytest.approx(2.4, abs=0.6) and shift["log_odds"] > 10.0
+    assert summary["command"].endswith("--episodes")
+    assert isinstance(summary["notes"], list)
+    model = load_model(found[0] / "model.skops")
+    assert model.episodes_[1].start == "2003-05-05T14:00:00" and not hasattr(model, "_instants")
+
+
+def test_the_page_shades_and_lists_them(found):
+    page = (found[0] / "report.html").read_text(encoding="utf-8")
+    assert "Episodes: 2" in page
+    for text in ("<td>stuck</td><td>2003-05-01 10:00</td>", '"legendgroup":"shift"', '"legendgroup":"stuck"'):
+        assert text in page
+
+
+def test_without_the_option_nothing_is_looked_for(done):
+    summary = json.loads((done[0] / "summary.json").read_text(encoding="utf-8"))
+    assert summary["episodes"] is None and summary["notes"] == []
+    assert "pisode" not in done[1]
+
+
+def test_a_step_and_its_note_name_times(run, tmp_path):
+    table, (first, _) = faulty("step", 4)
+    table.to_csv(tmp_path / "r.csv", index=False)
+    result = run("fit", "r.csv", *WORDS, "--out", "o")
+    assert result.exit_code == 0, result.output
+    start = table["time"][first]
+    assert f"from {start} to the end of the record" in result.stdout
+    assert f"Note: From {start} to the end of the record" in result.stdout and "(--events)" in result.stdout
+    (note,) = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))["notes"]
+    assert note["code"] == "step-or-signal" and note["rows"][0] == first + 1
+    assert "What the readings cannot tell" in (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_drift_until_a_service_by_number_with_rows_held_out(run, tmp_path):
+    table, (first, stop) = faulty("ramp", 1)
+    table["time"] = np.arange(N) / 2
+    table.to_csv(tmp_path / "r.csv", index=False)
+    (tmp_path / "s.csv").write_text(f"service\n{stop / 2}\n\n")
+    words = ("--episodes", "--events", "s.csv", "--test-fraction", "0.1", "--out", "o")
+    result = run("fit", "r.csv", "--features", "time", *WORDS, *words)
+    assert result.exit_code == 0, result.output
+    assert "drifted by up to" in result.stdout and "(--events)" not in result.stdout
+    cleaned = pd.read_csv(tmp_path / "o" / "cleaned.csv", keep_default_na=False)
+    inside = np.flatnonzero(cleaned["kind"] == "ramp")
+    assert (np.diff(inside) == 1).all() and "held out" in set(cleaned["use"][inside])
+    assert abs(inside[-1] - (stop - 1)) <= 2 and inside[0] >= first - 3
+    command = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))["command"]
+    assert "--episodes" in command and "--events s.csv" in command
+
+
+def test_events_are_read_as_the_times_of_the_table(run, tmp_path, monkeypatch):
+    """5/6 is the fifth of June only where the readings have the month first."""
+    from biasgp import SparseBiasGP
+
+    class Stop(Exception):
+        pass
+
+    def fit(self, X, y, **more):
+        raise Stop(more["events"].tolist())
+
+    monkeypatch.setattr(SparseBiasGP, "fit", fit)
+    faulty(form="%d/%m/%Y %H:%M")[0].to_csv(tmp_path / "r.csv", index=False)
+    (tmp_path / "s.csv").write_text("who,time\nA,5/5/2003 14:00\nB,6/5/2003 01:00\n")
+    with pytest.raises(Stop, match=r"\[110.0, 121.0\]"):
+        CliRunner().invoke(
+            app, ["fit", "r.csv", "--episodes", "--events", "s.csv"], catch_exceptions=False, env={"BIASGP_DEBUG": "1"}
+        )
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ("when\n2003-05-02 10:00\nsoon\n", "s.csv: Column 'when', row 2: 'soon' is not a time"),
+        ("who,time\nA,2003-05-02 10:00\nB,\u001b[31mlater\n", "s.csv: Column 'time', row 2:"),
+        ("when\n2003-05-02T10:00Z\n", "s.csv: The times in column 'when' have a time zone"),
+        ("when,who\n,A\n", "s.csv: column 'when' is empty"),
+        ("", "s.csv is empty"),
+        (None, "There is no file 's.csv'"),
+    ],
+)
+@pytest.mark.parametrize("by", [(), ("--by", "station")])
+def test_events_that_cannot_be_read_are_named(run, tmp_path, events, complaint, by):
+    faulty()[0].assign(station="north").to_csv(tmp_path / "r.csv", index=False)
+    if events is not None:
+        (tmp_path / "s.csv").write_text(events, encoding="utf-8")
+    result = run("fit", "r.csv", "--features", "time", *WORDS, "--events", "s.csv", *by, "--out", "o")
+    assert result.exit_code == 2
+    assert complaint in result.stderr and "\u001b" not in result.stderr
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--episodes", "--method", "gp"), "--episodes needs --method sparse"),
+        (("--events", "s.csv"), "--events needs --episodes"),
+        (("--episodes", "--events", ""), "--events '' names nothing"),
+        (("--episodes", "--features", "a,b"), "none of the features is a time (a, b). Name a column of times"),
+    ],
+)
+@pytest.mark.parametrize("by", [(), ("--by", "station")])
+def test_what_makes_no_sense_is_refused(run, tmp_path, words, complaint, by):
+    rng = np.random.default_rng(0)
+    faulty()[0].assign(a=rng.random(N), b=rng.random(N), station="north").to_csv(tmp_path / "r.csv", index=False)
+    result = run("fit", "r.csv", "--target", "no_ppb", *words, *by, "--out", "o")
+    assert result.exit_code == 2 and complaint in result.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_table_and_events_cannot_both_be_standard_input(run):
+    result = run("fit", "-", "--episodes", "--events", "-", stdin="a\n1\n")
+    assert result.exit_code == 2 and "cannot both be standard input" in result.stderr
+
+
+def test_the_terminal_lists_ten_and_says_how_many_more(monkeypatch, capsys):
+    rows = np.arange(3)
+    many = [EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck {i}.") for i in range(13)]
+    monkeypatch.setattr("biasgp.analysis.record.episodes", lambda _: many)
+    tell_episodes(SimpleNamespace(remarks_on_episodes=("What \u001b[31m is unclear.",)))
+    printed = capsys.readouterr().out
+    assert [f"stuck {i}." in printed for i in range(13)] == [False] * 3 + [True] * SHOWN_EPISODES
+    assert (
+        printed.index("stuck 12.") < printed.index("stuck 3.") < printed.index("3 more") < printed.index("Note: What")
+    )
+    assert "\u001b" not in printed
+
+
+def test_a_fleet_counts_them_and_does_it_again_for_other_events(run, tmp_path):
+    table = stuck_and_shifted()
+    plain = table.iloc[36:100]
+    pd.concat([table.assign(station="north"), plain.assign(station="south")]).to_csv(tmp_path / "r.csv", index=False)
+    (tmp_path / "s.csv").write_text("when\n2003-05-05 14:00\n")
+    words = ("fit", "r.csv", "--features", "time", *WORDS, "--by", "station", "--out", "o", "--events", "s.csv")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    rows = {row["group"]: row for row in csv.DictReader((tmp_path / "o" / "results.csv").read_text().splitlines())}
+    assert rows["north"]["episodes"] == "2" and rows["south"]["episodes"] == "0"
+    index = (tmp_path / "o" / "index.html").read_text(encoding="utf-8")
+    assert '<button type="button">episodes</button>' in index and "<b>2</b><span>episodes</span>" in index
+    cleaned = pd.read_csv((tmp_path / "o" / rows["north"]["file"]).parent / "cleaned.csv")
+    assert set(cleaned["kind"].dropna()) == {"stuck", "shift"}
+    report = tmp_path / "o" / rows["south"]["file"]
+    made = report.stat().st_mtime_ns
+    assert run(*words).exit_code == 0 and report.stat().st_mtime_ns == made
+    (tmp_path / "s.csv").write_text("when\n2003-05-05 15:00\n")
+    assert run(*words).exit_code == 0 and report.stat().st_mtime_ns > made
