@@ -197,11 +197,8 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     estimator: Any = make_estimator(settings)
     more = {}
     if settings.episodes:
-        order = order_column(readings.features)
-        estimator.set_params(order=order)
+        estimator.set_params(order=order_column(readings.features))
         more["events"] = readings.events
-        if readings.features[order].is_time:
-            estimator._instants = readings.features[order].instants(readings.X[split.fit, order])
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -209,8 +206,6 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
             estimator.fit(frame(readings, split.fit), readings.y[split.fit], **more)
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
-        finally:
-            vars(estimator).pop("_instants", None)
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
     return Fitted(estimator, split.fit, split.test, doubts, seconds)

@@ -13,11 +13,13 @@ import pandas as pd
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, transform_name
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, order_column, transform_name
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
+from biasgp.estimators.episode_notes import notes
 from biasgp.models.diagnosis import Finding
+from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
 from biasgp.response import Identity
 
@@ -97,8 +99,20 @@ class Analysis:
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """What the readings cannot tell about biases that last, in the same way."""
-        return self._of_table(getattr(self.fitted.estimator, "notes_", ()))
+        """What the readings cannot tell about biases that last, in the same way, with the times of the table."""
+        if not self.settings.episodes:
+            return ()
+        estimator: Any = self.fitted.estimator
+        feature = self.readings.features[order_column(self.readings.features)]
+
+        def timed(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
+            if not feature.is_time:
+                return episodes
+            ends = [feature.instants(np.array([each.start, each.stop])).astype("M8[s]") for each in episodes]
+            pairs = zip(episodes, ends, strict=True)
+            return tuple(replace(each, start=str(start), stop=str(stop)) for each, (start, stop) in pairs)
+
+        return self._of_table(notes(timed(estimator.episodes_), tuple(map(timed, estimator.alternatives_))))
 
     def _of_table(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         rows = self.fitted.fit_rows + 1

@@ -35,9 +35,7 @@ def _place(value: Any) -> float | str:
     return str(value.astype("M8[s]") if value.dtype.kind == "M" and value == value.astype("M8[s]") else value)
 
 
-def notes(
-    episodes: tuple[Episode, ...], alternatives: tuple[tuple[Episode, ...], ...], possible: Episode | None = None
-) -> tuple[Finding, ...]:
+def notes(episodes: tuple[Episode, ...], alternatives: tuple[tuple[Episode, ...], ...]) -> tuple[Finding, ...]:
     """What the readings cannot tell: faults that may be signal, and readings with several explanations."""
     found = []
     for episode in episodes:
@@ -48,12 +46,12 @@ def notes(
             text = f"{_words(episode)}, or the signal itself changed there (log odds {episode.log_odds:.1f})."
             found.append(Finding("episode-in-doubt", text, ("name events",), episode.rows))
     for other in alternatives:
-        text = f"Two explanations: {_sentence(episodes)}; or {_sentence(other)}. The prediction averages over them."
+        code, text = "two-explanations", f"Two explanations: {_sentence(episodes)}; or {_sentence(other)}."
+        text += " The prediction averages over them."
+        if not episodes:
+            code, text = "possible-episode", f"Taken for signal, but almost as likely a fault: {_sentence(other)}."
         rows = dict.fromkeys(row for each in (*episodes, *other) for row in each.rows)
-        found.append(Finding("two-explanations", text, ("name events",), tuple(rows)))
-    if possible is not None:
-        text = f"{_words(possible)}, or the signal changed there: taken for signal, but almost as likely a fault."
-        found.append(Finding("possible-episode", text, ("name events",), possible.rows))
+        found.append(Finding(code, text, ("name events",), tuple(rows)))
     return tuple(found)
 
 

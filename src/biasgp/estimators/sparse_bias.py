@@ -52,6 +52,8 @@ class SparseBiasGP(LargeGP):
     episodes_ : tuple of Episode
         Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
         Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std` and `log_odds`.
+    alternatives_ : tuple of tuple of Episode
+        Other sets of episodes that explain the readings almost as well.
     notes_ : tuple of Finding
         What a reader should know, and what does not make the fit untrustworthy: faults that may be signal.
     groups_ : tuple of Group
@@ -138,8 +140,8 @@ class SparseBiasGP(LargeGP):
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
         self.episodes_ = tuple(sorted(self._told(model.episodes, model), key=lambda each: each.start))
-        alternatives = tuple(self._told(each, model) for each in model.alternatives)
-        self.notes_ = notes(self.episodes_, alternatives, *self._told(model.possible, model))
+        self.alternatives_ = tuple(self._told(each, model) for each in model.alternatives)
+        self.notes_ = notes(self.episodes_, self.alternatives_)
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
@@ -150,8 +152,6 @@ class SparseBiasGP(LargeGP):
             return ()
         column = self._order_column()
         order = next((time.instants(model.order) for time in self.time_columns_ if time.index == column), model.order)
-        # The command computes with hours, and names the times of its table for as long as the fit takes.
-        order = getattr(self, "_instants", order)
         return tuple(in_users_units(each, order, self.bias_, self.bias_std_) for each in episodes)
 
     def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:

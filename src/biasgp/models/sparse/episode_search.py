@@ -245,8 +245,8 @@ def with_episodes(
     best = hunt.best()
     if not best.runs:
         run = hunt.possible()
-        possible = () if run is None else (Episode(run.kind, _rows(ordering, run), 0.0),)
-        return replace(finish(search, state), possible=possible)
+        alternatives = () if run is None else ((Episode(run.kind, _rows(ordering, run), 0.0),),)
+        return replace(finish(search, state), alternatives=alternatives)
     others = hunt.by_other_kinds(best)
     log_odds = [best.evidence - hunt.without(best, run) for run in best.runs]
     explanations = [(best, log_odds), *((other, [0.0] * len(other.runs)) for other in others)]
@@ -318,7 +318,6 @@ def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kep
         findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
         episodes=(*map(renumbered, found.episodes), *stuck),
         alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
-        possible=tuple(map(renumbered, found.possible)),
     )
 
 

@@ -104,9 +104,7 @@ class SparseBiasFit(FitResult):
     findings: tuple[Finding, ...]
     episodes: tuple[Episode, ...] = ()
     alternatives: tuple[tuple[Episode, ...], ...] = ()
-    """Explanations by other episodes that are almost as good, and averaged over."""
-    possible: tuple[Episode, ...] = ()
-    """One that almost pays, where there is none."""
+    """Explanations by other episodes that are almost as good; averaged over where there are episodes at all."""
     order: Array | None = None
     """The ordering variable at all readings, where there is one."""
 
