@@ -149,6 +149,14 @@ def test_a_request_decides_the_exit_code_whatever_became_of_its_exception():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 143
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as Python has it: a shell starts what runs in the background with it ignored, the tests too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Noisy:
     """Something whose end is interrupted, where Python can give the exception to nobody."""
 
@@ -156,7 +164,7 @@ class Noisy:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_a_request_that_python_drops_is_made_again(capsys):
+def test_a_request_that_python_drops_is_made_again(capsys, interruptible):
     before = sys.unraisablehook, sys.excepthook, signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     noisy = Noisy()
     with pytest.raises(KeyboardInterrupt), as_exceptions():
@@ -167,7 +175,7 @@ def test_a_request_that_python_drops_is_made_again(capsys):
     assert after == before
 
 
-def test_an_interrupt_that_an_import_turned_into_something_else_is_still_one(capsys):
+def test_an_interrupt_that_an_import_turned_into_something_else_is_still_one(capsys, interruptible):
     with pytest.raises(typer.Exit) as ended, plain_errors():
         try:
             signal.raise_signal(signal.SIGINT)
