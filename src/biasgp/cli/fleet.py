@@ -56,6 +56,7 @@ def fit_fleet(
         order_column(features)  # refuses features without an order
     if events is not None:
         serviced(events, table, features)  # what cannot be read is wrong for every group
+        events = replace(events)  # without the columns that were read, which cannot be sent to a worker
     columns = [name for feature in features for name in feature.columns]
     chosen = replace(selection, target=target, features=",".join(columns))
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
