@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from biasgp import SparseBiasGP
+from biasgp import BiasGPWarning, SparseBiasGP
 from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.data.faults import FaultScenario, faulty_series
 from biasgp.kernels import Matern32
@@ -224,6 +226,32 @@ def test_a_model_file_keeps_episodes_and_notes(tmp_path):
     assert loaded.episodes_ == model.episodes_ and loaded.notes_ == model.notes_
     for ours, theirs in zip(loaded.predict(data.t[:, None], True), model.predict(data.t[:, None], True), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+AWKWARD = {
+    "ties": lambda t, y: (np.round(t / 3.0), y),
+    "one time": lambda t, y: (0.0 * t + 2.0, y),
+    "all equal": lambda t, y: (t, 0.0 * y + 1.0),
+    "gross": lambda t, y: (t, np.where(t == t[0], 1e8, y)),
+    "coarse": lambda t, y: (t, np.round(y)),
+    "level": lambda t, y: (1e9 * t, y + 50.0 * (t > np.median(t))),
+    "tiny": lambda t, y: (t, 1e-30 * y),
+}
+
+
+@pytest.mark.parametrize("n", [3, 7, 30])
+@pytest.mark.parametrize("case", AWKWARD)
+def test_awkward_records_end_in_finite_numbers(case, n):
+    rng = np.random.default_rng(n)
+    t = np.sort(rng.uniform(0.0, 10.0, n))
+    t, y = AWKWARD[case](t, np.sin(t) + 0.1 * rng.standard_normal(n))
+    for events in (None, [float(np.median(t))]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BiasGPWarning)
+            model = fitted(t, y, events=events)
+        for values in (*model.predict(t[:, None], True), model.bias_, model.bias_std_, model.outlier_probability_):
+            assert np.isfinite(values).all()
+        assert all(str(note) for note in model.notes_)
 
 
 def test_a_mixture_has_the_moments_of_its_parts():

@@ -343,7 +343,8 @@ def _marginal_inverse(support: Support) -> tuple[Array, Array]:
 def _isolated(labels: Labels, ordering: Ordering, window: int) -> Labels:
     """Labels without those of readings most of whose neighbours in order are flagged too."""
     flagged = (labels > 0)[ordering.rows].astype(float)
-    crowded = np.convolve(flagged, np.ones(window), mode="same") > window / 2
+    near = np.convolve(flagged, np.ones(window))[window // 2 :][: len(flagged)]
+    crowded = near > window / 2
     alone = labels.copy()
     alone[ordering.rows[crowded]] = 0
     return alone
