@@ -93,7 +93,7 @@ class RunScan:
     def _hankel(self, v: Array) -> Array:
         """v[first + length] for all runs, of v with one entry per place and one more; a view."""
         lengths = self.ordering.lengths
-        padded = np.pad(v, (0, int(lengths[-1])), mode="edge")
+        padded = np.append(v, np.full(lengths[-1], v[-1]))
         (step,) = padded.strides
         return as_strided(padded[lengths[0] :], (self.ordering.n_places, len(lengths)), (step, step), writeable=False)
 

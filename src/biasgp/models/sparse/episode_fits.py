@@ -37,7 +37,10 @@ def with_episodes(
     ordering, policy = hunt.ordering, hunt.policy
     best = hunt.best()
     others = hunt.others(best) if best.runs else []
-    best = hunt.completed(max([best, *others], key=lambda each: each.total_evidence), complete)
+    for other in others:
+        if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
+            best = other
+    best = hunt.completed(best, complete)
     if best.evidence < hunt.none.evidence + policy.sure_gap:
         hunt.none = hunt.completed(hunt.none, complete) if best.runs else best
     if best.evidence <= hunt.none.evidence:
@@ -45,7 +48,9 @@ def with_episodes(
         alternatives = () if run is None else ((_episode(ordering, run, 0.0),),)
         return replace(finish(hunt.search, hunt.none.state)[0], alternatives=alternatives)
     without = [hunt.without(best, run) for run in best.runs]
-    log_odds = [best.total_evidence - other.total_evidence for other in without]
+    log_odds = [
+        best.evidence + ends.log_volume - other.evidence for ends, other in zip(best.ends, without, strict=True)
+    ]
     others = [*without, *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state)
     best = replace(best, state=state)
@@ -77,10 +82,12 @@ def _weighted(
 ) -> tuple[list[Explanation], tuple[float, ...]]:
     """The explanations that matter, the best first, with their weights."""
     kept = [best]
-    for other in sorted(others, key=lambda each: -each.total_evidence):
+    for other in sorted(others, key=lambda each: -each.evidence):
         gap = policy.ambiguous_gap if other.of_other_kind_than(best) else RELEVANT
-        if best.total_evidence - other.total_evidence < gap and all(differ(other.runs, known.runs) for known in kept):
+        new = all(differ(other.runs, known.runs) for known in kept)
+        if new and other.may_reach(best.total_evidence - gap) and best.total_evidence - other.total_evidence < gap:
             kept.append(other)
+    kept[1:] = sorted(kept[1:], key=lambda each: -each.total_evidence)
     evidence = np.array([other.total_evidence - best.total_evidence for other in kept])
     other_kind = np.array([other.of_other_kind_than(best) for other in kept])
     if other_kind.any():

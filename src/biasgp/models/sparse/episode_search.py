@@ -25,6 +25,8 @@ from biasgp.models.sparse.search import Candidate, Search, State
 from biasgp.watch import out_of_time
 
 BOTH = (SHIFT, RAMP)
+LARGEST_VOLUME = 5.0
+"""Nats that averaging over the ends of an episode adds to its evidence, at most: a hundred ends that are as likely."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,26 @@ class EpisodePolicy:
     """Factors of the length-scales from which it begins."""
     hopeless_gap: float = 60.0
     """Nats behind the fit without episodes, before parameters are fitted, at which a start is given up."""
-    other_gap: float = 30.0
-    """The same for another explanation, behind what is worth averaging over."""
+    other_gap: float = 8.0
+    """Nats that another explanation may gain when its parameters are fitted, as a rule."""
+    drift_volume: float = 2.0
+    """Nats that averaging over its ends adds to the evidence of a ramp, as a rule."""
     max_rounds: int = 6
     max_episodes: int = 10
+    reach: int = 4
+    """Episodes that are expected to gain as much as the best, at most, where a start is far behind."""
     min_gain: float = 1e-3
     """Nats. A move that raises the log evidence by less is not made."""
     ambiguous_gap: float = 10.0
     """Nats within which a whole explanation by other kinds of episode is averaged over."""
-    kinds_known_to: float = 4.0
+    kinds_known_to: float = 5.0
     """Nats to which the evidence of drifts against that of shifts can be relied on: drifts are not quite linear, and
     how common they are is not known. Differences between the two are divided by it."""
     possible_gap: float = 2.0
     """Nats by which an episode may fail to pay and still be worth naming."""
-    sure_gap: float = 50.0
+    move_gap: float = 20.0
+    """Nats behind the best explanation from which the episodes of another are not moved any more."""
+    sure_gap: float = 15.0
     """Nats ahead of the fit without episodes from which that one is not worked out to the end."""
     max_jumps: int = 7
     """Places where the level jumps of which all combinations are tried: 2⁸ of them."""
@@ -90,7 +98,8 @@ class Explanation:
     @cached_property
     def _around(self) -> tuple[RunScan, ...]:
         """For each episode: every run beside all other episodes."""
-        bare = RunScan(self.ordering, *marginal_inverse(self.base.support(replace(self.state, support=None))))
+        kinds = tuple({RAMP if run.kind == RAMP else SHIFT for run in self.runs})
+        bare = RunScan(self.ordering, *marginal_inverse(self.base.support(replace(self.state, support=None))), kinds)
         return tuple(
             reduce(RunScan.with_run, (other for other in self.runs if other is not run), bare) for run in self.runs
         )
@@ -122,6 +131,10 @@ class Explanation:
             clean *= 1.0 - ends.probability
         return Moments(alpha, precision, 1.0 - clean, bias, np.maximum(variance, 0.0))
 
+    def may_reach(self, evidence: float) -> bool:
+        """Whether averaging over ends may bring it to an evidence; that is not worked out where it cannot matter."""
+        return self.evidence + LARGEST_VOLUME * len(self.runs) > evidence
+
     def of_other_kind_than(self, other: Explanation) -> bool:
         """Whether one of the two has drifts and the other has shifts alone."""
         drifts, theirs = (any(run.kind == RAMP for run in each.runs) for each in (self, other))
@@ -147,14 +160,14 @@ class EpisodeSearch:
             scan, evidence = self._first_runs(at, BOTH)
             new = all(differ(scan.runs, known.runs) for known in self.ended)
             if scan.runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
-                best = max(best, self._settled(scan.runs, at, best, BOTH), key=_evidence)
+                best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
         return best
 
     def completed(self, at: Explanation, complete: Callable[[Search, State], State]) -> Explanation:
         """The same with labels and slab worked out to the end, and with episodes that go with them."""
         found = replace(at, state=complete(at.search, at.state))
         if at.runs and not np.array_equal(found.state.labels, at.state.labels):
-            found = self._settled(found.runs, found.state, None, BOTH, found)
+            found = self._settled(found, found)
         return found
 
     def others(self, best: Explanation) -> list[Explanation]:
@@ -182,8 +195,12 @@ class EpisodeSearch:
             if scan.runs and all(differ(scan.runs, known.runs) for known in (best, *self.ended)):
                 best_of[kinds] = max(best_of.get(kinds, (-np.inf, scan)), (total, scan), key=lambda each: each[0])
         for kinds, (total, scan) in best_of.items():
-            if total > rival.evidence - policy.other_gap:
-                found.append(self._settled(scan.runs, best.state, rival, kinds))
+            volume = policy.drift_volume * len(scan.runs) if kinds == (RAMP,) else 0.0
+            if total + volume > rival.evidence - policy.other_gap:
+                fitted = self._fitted(scan.runs, best.state, rival)
+                # Its episodes are moved where that may bring it within the gap.
+                near = fitted.evidence + volume > rival.evidence - policy.other_gap
+                found.append(self._settled(fitted, rival, kinds) if near else fitted)
         full = bare.with_runs(best.runs)
         gain, run = full.best()
         if gain > -policy.possible_gap:
@@ -231,7 +248,7 @@ class EpisodeSearch:
         total = 0.0
         while len(scan.runs) < self.policy.max_episodes:
             gain, run = scan.best(kinds, None if where is None else where & scan.apart())
-            within_reach = total + gain * (self.policy.max_episodes - len(scan.runs)) > needed
+            within_reach = total + gain * self.policy.reach > needed
             if gain <= 0.0 or not within_reach:
                 break
             total += gain
@@ -242,7 +259,10 @@ class EpisodeSearch:
         self, runs: tuple[Run, ...], start: Candidate, rival: Explanation | None, max_rounds: int | None = None
     ) -> Explanation:
         """Parameters and labels with these episodes in place; given up where it falls behind the rival."""
-        policy = self.search.policy if max_rounds is None else replace(self.search.policy, max_rounds=max_rounds)
+        policy = self.search.policy
+        if max_rounds is not None:
+            iterations, tolerance = policy.round_iterations, policy.rival_tolerance
+            policy = replace(policy, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
         search = Search(replace(self.search.problem, shared=self.ordering.scaled_columns(runs)), policy)
         search.trace = self.search.trace
         prior = self.ordering.log_prior_of(runs)
@@ -250,17 +270,11 @@ class EpisodeSearch:
         search.improve("episodes", replace(start, support=None), known)
         return Explanation(runs, self.ordering, self.search, search, search.ended[-1])
 
-    def _settled(
-        self,
-        runs: tuple[Run, ...],
-        start: Candidate,
-        rival: Explanation | None,
-        kinds: tuple[str, ...],
-        best: Explanation | None = None,
-    ) -> Explanation:
-        """Parameters, labels and episodes in turn, until none of them moves; from a best that is there, if any."""
-        best = best or self._fitted(runs, start, rival)
+    def _settled(self, best: Explanation, rival: Explanation, kinds: tuple[str, ...] = BOTH) -> Explanation:
+        """Parameters, labels and episodes in turn, until none of them moves or the rival is out of reach."""
         for _ in range(0 if out_of_time() else self.policy.max_rounds):
+            if best.evidence < rival.evidence - self.policy.move_gap:
+                break
             state = best.state
             moved, evidence = self._moved(best, kinds)
             if evidence <= best.evidence + self.policy.min_gain:
@@ -326,7 +340,7 @@ class EpisodeSearch:
             edges = np.flatnonzero(np.diff([False, *choice, False])).reshape(-1, 2).tolist()
             chosen = tuple(Run(SHIFT, ends[a], ends[b]) for a, b in edges)
             prior = ordering.log_prior_of(chosen)
-            if prior <= best:
+            if prior == -np.inf:
                 continue
             M = np.array([[a <= s < b for a, b in edges] for s in range(len(ends) - 1)], dtype=float)
             evidence = prior + (_evidence_of_levels(M.T @ G @ M, M.T @ g) if chosen else 0.0)
