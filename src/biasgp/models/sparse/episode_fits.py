@@ -68,7 +68,7 @@ def with_episodes(
         bias=bias,
         bias_variance=variance,
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
-        episodes=tuple(_episode(ordering, run, odds) for run, odds in zip(best.runs, log_odds, strict=True)),
+        episodes=tuple(_episode(ordering, run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
         alternatives=tuple(
             tuple(_episode(ordering, run, 0.0) for run in other.runs)
             for other in explanations[1:]

@@ -207,8 +207,20 @@ class EpisodeSearch:
             found.append(self._fitted((*full.runs, run), best.state, rival, policy.rounds_without))
         return found
 
-    def without(self, best: Explanation, run: Run) -> Explanation:
-        """The best explanation that has the other episodes only, parameters fitted again."""
+    def supported(self, best: Explanation) -> tuple[Explanation, list[tuple[Explanation, float]]]:
+        """An explanation less the episodes that it is better without, parameters fitted again.
+
+        Also, for each of its episodes, the best explanation without it and the log odds against that.
+        """
+        others = [self._without(best, run) for run in best.runs]
+        volumes = [ends.log_volume for ends in best.ends]
+        log_odds = [best.evidence + own - other.evidence for own, other in zip(volumes, others, strict=True)]
+        if min(log_odds, default=0.0) < 0.0:
+            return self.supported(others[int(np.argmin(log_odds))])
+        return best, list(zip(others, log_odds, strict=True))
+
+    def _without(self, best: Explanation, run: Run) -> Explanation:
+        """The best explanation that has the other episodes only."""
         others = tuple(other for other in best.runs if other is not run)
         if not others:
             return self.none
