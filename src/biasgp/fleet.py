@@ -155,7 +155,7 @@ def fit_groups(
         function=_fit_one,
         payload=payload,
         settings=(biasgp.__version__, repr(model.get_params()), target, *features),
-        data=lambda group: usable.iloc[group.rows][[target, *features]],
+        data=lambda group: [usable.iloc[group.rows][[target, *features]]],
         file=file,
     )
     results = run_groups(groups, work, folder, execution)
@@ -175,7 +175,7 @@ class GroupWork:
     """Called with the payload; returns the values of the columns and a "message"."""
     payload: Callable[[FleetGroup], Any]
     settings: Sequence[str]
-    data: Callable[[FleetGroup], pd.DataFrame]
+    data: Callable[[FleetGroup], Sequence[pd.DataFrame]]
     """The cells that the result depends on, besides the settings."""
     file: Callable[[FleetGroup], str]
     """What a finished group leaves in the folder."""
@@ -190,8 +190,8 @@ def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, exec
     """
     keyed = {}
     for group in groups:
-        contents = np.asarray(pd.util.hash_pandas_object(work.data(group), index=False)).tobytes()
-        keyed[f"{group.slug}-{_digest([*work.settings, contents])}"] = group
+        contents = [np.asarray(pd.util.hash_pandas_object(part, index=False)).tobytes() for part in work.data(group)]
+        keyed[f"{group.slug}-{_digest([*work.settings, *contents])}"] = group
     with Store(folder / FINISHED) as store:
         for key, group in keyed.items():
             known = store.outcomes.get(key)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from biasgp.analysis.record import EpisodeRecord
+from biasgp.analysis.places import EpisodeRecord
 from biasgp.cli.commands import app
 from biasgp.cli.fit import SHOWN_EPISODES, tell_episodes
 from biasgp.data.faults import FaultScenario, faulty_series
@@ -187,7 +187,7 @@ def test_table_and_events_cannot_both_be_standard_input(run):
 def test_the_terminal_lists_ten_and_says_how_many_more(monkeypatch, capsys):
     rows = np.arange(3)
     many = [EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck {i}.") for i in range(13)]
-    monkeypatch.setattr("biasgp.analysis.record.episodes", lambda _: many)
+    monkeypatch.setattr("biasgp.analysis.places.episodes", lambda _: many)
     tell_episodes(SimpleNamespace(remarks_on_episodes=("What \u001b[31m is unclear.",)))
     printed = capsys.readouterr().out
     assert [f"stuck {i}." in printed for i in range(13)] == [False] * 3 + [True] * SHOWN_EPISODES

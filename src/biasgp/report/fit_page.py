@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from biasgp.analysis.judging import NORMAL_95
-from biasgp.analysis.record import EpisodeRecord, FitRecord
+from biasgp.analysis.places import EpisodeRecord
+from biasgp.analysis.record import FitRecord
 from biasgp.report.fit_figures import figures, thinned
 from biasgp.report.pages import Cell, number_cell, render
 
