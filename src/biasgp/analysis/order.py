@@ -56,7 +56,8 @@ def serviced_by_group(
     if len(events.columns) == 1:
         raise TableError(f"{events.name} has the column {by!r} only. It should hold the times of the events too.")
     rest = replace(events, cells=events.cells.drop(columns=[by]))
-    rest = replace(rest, usual=_alike(rest, table, features))
+    times = list(_columns(rest, features[needed_order(features)]))
+    rest = replace(rest, cells=rest.cells[times], usual=_alike(rest, table, features))
     serviced(rest, table, features)
     known = np.isfinite(_values(rest, table, features)[0])
     nameless = np.flatnonzero(known & column.missing)
@@ -73,7 +74,7 @@ def serviced_by_group(
                 f"{events.name}: Column {by!r}, row {row + 1}: the table has no group {names[row]!r}. {hint}"
             )
     found = {name: np.flatnonzero(known & (names == name)) for name in groups}
-    return {name: rest.part(events.name, rows, rest.columns) for name, rows in found.items() if len(rows)}
+    return {name: rest.part(events.name, rows, times) for name, rows in found.items() if len(rows)}
 
 
 def _values(events: Table, table: Table, features: Sequence[Feature]) -> tuple[Array, str]:
