@@ -25,13 +25,14 @@ def table(text: str, name: str = "s.csv") -> Table:
 )
 def test_the_order_is_that_of_the_first_time_or_of_the_only_feature(features, column):
     assert order_column(features) == column
-    assert Settings().settled(None, features).episodes == (column is not None)
-    assert not Settings("gp").settled(None, features).episodes and not Settings().settled(False, features).episodes
+    assert Settings(episodes=None).settled(features).episodes == (column is not None)
+    assert Settings("gp", episodes=None).settled(features).episodes is False
+    assert Settings(episodes=False).settled(features).episodes is False
 
 
 def test_what_is_asked_for_and_cannot_be_is_refused():
     with pytest.raises(WrongUseError, match=r"none of the features is a time \(a, b\)"):
-        Settings().settled(True, (A, B))
+        Settings(episodes=True).settled((A, B))
 
 
 READINGS = table("time,y\n" + "".join(f"{day}/5/2003,{day}\n" for day in range(10, 20)), "r.csv")

@@ -91,7 +91,8 @@ class Settings:
     seed: int = 0
     max_rows: int | None = None
     max_time: float | None = None
-    episodes: bool = False
+    episodes: bool | None = False
+    """Whether to look for biases that last; None, before it is settled: where there is an order of the readings."""
 
     @property
     def scales(self) -> bool:
@@ -107,11 +108,11 @@ class Settings:
         """Whether they are looked for where nothing is said: where that method has an order of the readings."""
         return self.knows_order and order_column(features) is not None
 
-    def settled(self, episodes: bool | None, features: Sequence[Feature]) -> Settings:
-        """With or without episodes as asked, or as usual; refused where there is no order that they need."""
-        if episodes:
+    def settled(self, features: Sequence[Feature]) -> Settings:
+        """With or without episodes, as asked or as usual; refused where there is no order that they need."""
+        if self.episodes:
             needed_order(features)
-        return replace(self, episodes=self.usual_episodes(features) if episodes is None else episodes)
+        return replace(self, episodes=self.usual_episodes(features)) if self.episodes is None else self
 
 
 @dataclass(frozen=True)

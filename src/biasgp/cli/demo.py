@@ -56,7 +56,7 @@ def demo(
         table = Table("the simulated campaign", campaign_table(data))
         # Zero air is no bias that lasts: what is read there has nothing to do with the weather.
         lasting = bool(truth.faults)
-        services = Table(SERVICES, services_table(truth)) if lasting else None
+        services = Table(SERVICES, _services_table(truth)) if lasting else None
     features = "time,temperature_c,humidity_pct"
     events = SERVICES if lasting else None
     selection = Selection(TABLE, f"{gas}_ppb", features, flag_column=f"{gas}_flag", events=events)
@@ -112,7 +112,7 @@ def campaign_table(data: Campaign | None = None) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def services_table(gas: Gas) -> pd.DataFrame:
+def _services_table(gas: Gas) -> pd.DataFrame:
     """When somebody saw to the sensor, as a log book has it."""
     import pandas as pd
 

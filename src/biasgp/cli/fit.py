@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,24 +81,21 @@ def fit(
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, marks, where, *form, events)
     wanted = True if events is not None else episodes
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time)
+    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time, wanted)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
-    make_estimator(
-        replace(settings, episodes=bool(wanted))
-    )  # refuses options that the method has none of, before the table is read
+    make_estimator(settings)  # refuses options that the method has none of, before the table is read
     if by is not None:
-        from biasgp.cli.fleet import FleetRequest, fit_fleet
+        from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
 
         execution = Execution(jobs, scheduler, limit)
-        asked = FleetRequest(selection, settings, wanted, by)
-        fit_fleet(out or Path(_folder_name(table, by)), asked, execution, force=force)
+        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, force=force)
         return
     with working("Reading"):
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
-    settings = settings.settled(wanted, readings.features)
+    settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)

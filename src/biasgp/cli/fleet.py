@@ -27,17 +27,9 @@ SHOWN = 10
 """Groups that are named in the terminal."""
 
 
-@dataclass(frozen=True)
-class FleetRequest:
-    """What is asked for: a part of a table, how to fit, with or without episodes (None: as usual), and the groups."""
-
-    selection: Selection
-    settings: Settings
-    episodes: bool | None
-    by: str
-
-
-def fit_fleet(folder: Path, asked: FleetRequest, execution: Execution, *, force: bool) -> None:
+def fit_fleet(
+    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, *, force: bool
+) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
     from biasgp.data.columns import choose
@@ -51,7 +43,6 @@ def fit_fleet(folder: Path, asked: FleetRequest, execution: Execution, *, force:
         raise WrongUseError(f"--scheduler: {error}" if execution.scheduler is not None else str(error)) from error
     except ModuleNotFoundError as error:
         raise WrongUseError(f"--scheduler: {error}. A cluster needs more: pip install 'biasgp[study]'.") from error
-    selection, by = asked.selection, asked.by
     table = selection.table()
     column = table.column(by)
     groups = split(column.cells.where(~column.missing))
@@ -64,7 +55,7 @@ def fit_fleet(folder: Path, asked: FleetRequest, execution: Execution, *, force:
         raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
-    settings = asked.settings.settled(asked.episodes, features)
+    settings = settings.settled(features)
     services = _services(selection.events_table(), table, features, by, [group.name for group in groups])
     columns = [name for feature in features for name in feature.columns]
     chosen = replace(selection, target=target, features=",".join(columns))
