@@ -27,10 +27,10 @@ def test_the_demo_is_the_campaign_with_the_truth_flagged():
 
 @pytest.fixture
 def short_campaign(monkeypatch):
-    """Three weeks, so that a fit takes seconds."""
+    """Three weeks with faults, so that a fit takes seconds."""
     module = importlib.import_module("biasgp.data.campaign")  # its name in biasgp.data is that of the function
-    monkeypatch.setattr(module, "N_RECORDS", 300)
-    monkeypatch.setattr(module, "HOURS", 20 * 24)
+    monkeypatch.setattr(module, "N_RECORDS", 600)
+    monkeypatch.setattr(module, "HOURS", 40 * 24)
 
 
 def test_the_demo_tells_episodes_in_words_and_against_the_truth(run, tmp_path, short_campaign):
@@ -79,7 +79,9 @@ def test_the_demo_says_which_faults_were_missed(short_campaign):
     )
     found = (Episode("stuck", tuple(range(stuck.first, stuck.stop)), 9.0), Episode("shift", (ramp.stop - 1,), 9.0))
     hours = SimpleNamespace(features=(Feature("hour", ("hour",)),), X=data.X)
-    told = list(against_faults(SimpleNamespace(readings=hours, flagged=flagged, episodes=found), data.no2))
+    fitted = SimpleNamespace(fit_rows=np.arange(len(data.X)))
+    outcome = SimpleNamespace(readings=hours, flagged=flagged, episodes=found, fitted=fitted)
+    told = list(against_faults(outcome, data.no2))
     assert [line.split(": ")[1] for line in told] == [
         "found as stuck, 25 of them flagged.",
         "found as shift, 55 of them flagged.",

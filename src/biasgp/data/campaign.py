@@ -2,7 +2,8 @@
 
 Three months, 1,400 records of time, temperature and relative humidity, and three gases: NO with five intermittent
 spikes, O₃ with 45 readings in four runs where the instrument measured zero air instead of the weather, and NO₂ with
-spikes and with faults that last: the sensor is stuck, drifts until a service, and reads too low for a while.
+spikes and with faults that last: in the first half of the campaign its sensor is stuck, drifts until a service, and
+reads too high for a while.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STUCK_READINGS, DRIFT_READINGS, SHIFT_READINGS = 25, 60, 30
 DRIFT_SIZE, SHIFT_SIZE = 12.0, 10.0
 """Biases of NO₂ at the end of the drift and during the shift, in standard deviations of its noise."""
 MARGIN_SHARE = 10
-"""One part in so many of a third of the campaign is between a fault and the ends of that third."""
+"""One part in so many of the records that a fault may lie in is between it and their ends."""
 PATH_TERMS = 60
 """Cosines in a smooth random path; so many that it is close to Gaussian."""
 
@@ -122,8 +123,8 @@ def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
 
 
 def _faulty(time: Array, f: Array, rng: np.random.Generator) -> Gas:
-    """A stuck stretch, a drift and a shift, one in each third of the campaign, and a service in each third."""
-    third = len(f) // 3
+    """A stuck stretch, a drift and a shift, and a service after each: all in the first half, a third of it for each."""
+    third = len(f) // 2 // 3
     margin = third // MARGIN_SHARE
     lengths = {"stuck": STUCK_READINGS, "ramp": DRIFT_READINGS, "shift": SHIFT_READINGS}
     firsts = [i * third + int(rng.integers(margin, third - n - margin)) for i, n in enumerate(lengths.values())]
@@ -136,7 +137,7 @@ def _faulty(time: Array, f: Array, rng: np.random.Generator) -> Gas:
     in_fault = bias != 0.0
     in_fault[stuck] = True
     is_outlier = in_fault.copy()
-    is_outlier[rng.choice(np.flatnonzero(~in_fault), len(NO2_SPIKES), replace=False)] = True
+    is_outlier[rng.choice(np.flatnonzero(~in_fault[: 3 * third]), len(NO2_SPIKES), replace=False)] = True
     bias[is_outlier & ~in_fault] = rng.permutation(NO2_SPIKES)
     y = np.round((f + bias + NO2_NOISE * rng.standard_normal(len(f))) / NO2_RESOLUTION) * NO2_RESOLUTION
     y[stuck] = y[stuck.start]
