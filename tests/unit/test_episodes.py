@@ -166,7 +166,7 @@ def test_a_step_to_the_end_is_noted_as_one_of_two_explanations():
     model = fitted(data.t, data.y)
     assert [each.kind for each in model.episodes_] == ["step"]
     (note,) = [each for each in model.notes_ if each.code == "step-or-signal"]
-    assert note.rows == model.episodes_[0].rows and "to the end of the record" in str(note)
+    assert note.rows == model.episodes_[0].rows and "and stays so: a change of calibration" in str(note)
     assert note not in model.diagnosis_
 
 

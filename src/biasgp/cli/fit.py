@@ -54,7 +54,7 @@ def fit(
     max_time: Annotated[
         float | None, of_model(help="Seconds after which the search for the parameters ends with the best so far.")
     ] = None,
-    episodes: options.Episodes = False,
+    episodes: options.Episodes = None,
     events: options.Events = None,
     sep: options.Sep = None,
     encoding: options.Encoding = None,
@@ -67,20 +67,21 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator, order_column
+    from biasgp.analysis.fitting import Selection, Settings, make_estimator
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
     refuse_empty(events=events)
-    if events is not None and not episodes:
-        raise WrongUseError("--events needs --episodes.")
+    if events is not None and episodes is False:
+        raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
     if events == table == "-":
         raise WrongUseError("The table and --events cannot both be standard input.")
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, marks, where, *form, events)
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time, episodes)
+    wanted = True if events is not None else episodes
+    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time, wanted)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     make_estimator(settings)  # refuses options that the method has none of, before the table is read
@@ -94,8 +95,7 @@ def fit(
     with working("Reading"):
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
-    if episodes:
-        order_column(readings.features)  # refuses features without an order
+    settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
@@ -189,10 +189,10 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
 
     say(f"{outcome.table_name}: {outcome.readings.target} by {', '.join(outcome.readings.names)}", style="bold")
     say(*remarks(outcome), *sentences(outcome))
-    if outcome.flagged.any():
-        _tell_flagged(outcome)
     if outcome.settings.episodes:
         tell_episodes(outcome)
+    if outcome.flagged.any():
+        _tell_flagged(outcome)
     say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
     say(f"Took {seconds:.1f} s, {outcome.fitted.seconds:.1f} s of it for the fit.")
     say(f"The report is in {folder / 'report.html'}", style="bold")
@@ -200,7 +200,7 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
 
 def tell_episodes(outcome: Analysis) -> None:
     """Biases that last, in the terminal, and what is unclear about them."""
-    from biasgp.analysis.record import episodes
+    from biasgp.analysis.places import episodes
 
     found = sorted(episodes(outcome), key=lambda each: -each.log_odds)
     more = len(found) - SHOWN_EPISODES
@@ -218,15 +218,20 @@ def _tell_flagged(outcome: Analysis) -> None:
     from rich.text import Text
 
     from biasgp.analysis.judging import NORMAL_95
-    from biasgp.analysis.record import main_axis
+    from biasgp.analysis.places import episode_columns, main_axis
     from biasgp.messages import printable
 
-    rows, verdict = np.flatnonzero(outcome.flagged), outcome.verdict
+    # Those of an episode have been told already, and would fill the table.
+    inside = episode_columns(outcome)["episode"] != ""
+    rows, verdict = np.flatnonzero(outcome.flagged & ~inside), outcome.verdict
+    if not len(rows):
+        return
     largest = rows[np.argsort(-np.abs(verdict.bias[rows]), kind="stable")[:SHOWN]]
     axis = main_axis(outcome.readings)
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
+    title += " outside episodes" if inside.any() else ""
     table = RichTable(title=title, title_justify="left", title_style="bold")
     for heading in ("row", axis.label, f"reading{unit}", f"estimated bias{unit}", "probability"):
         table.add_column(Text(printable(heading)), justify="right")
