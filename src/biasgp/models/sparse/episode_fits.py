@@ -43,15 +43,12 @@ def with_episodes(
     best = hunt.completed(best, complete)
     if best.evidence < hunt.none.evidence + policy.sure_gap:
         hunt.none = hunt.completed(hunt.none, complete) if best.runs else best
-    if best.evidence <= hunt.none.evidence:
+    best, without = hunt.supported(best)
+    if not best.runs or best.total_evidence <= hunt.none.evidence:
         run = hunt.possible()
         alternatives = () if run is None else ((_episode(ordering, run, 0.0),),)
         return replace(finish(hunt.search, hunt.none.state)[0], alternatives=alternatives)
-    without = [hunt.without(best, run) for run in best.runs]
-    log_odds = [
-        best.evidence + ends.log_volume - other.evidence for ends, other in zip(best.ends, without, strict=True)
-    ]
-    others = [*without, *others, hunt.none, *hunt.ended]
+    others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state)
     best = replace(best, state=state)
     explanations, weights = _weighted(best, others, policy)
