@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,10 +107,16 @@ class Ordering:
         self.before[begins] = np.where(each > 1, self.before[begins], self.place[begins] - 1.0)
         self.lengths = np.arange(self.prior.shortest, max(int(self.prior.longest_share * each.max()), 0) + 1)
 
-    def subset(self, kept: Mask) -> Ordering:
+    def part(self, rows: NDArray[np.intp] | Mask) -> Ordering:
         """The same for some of the readings."""
-        sensors = None if self.sensors is None else self.sensors[kept]
-        return Ordering(self.values[kept], self.events, self.prior, sensors)
+        sensors = None if self.sensors is None else self.sensors[rows]
+        return Ordering(self.values[rows], self.events, self.prior, sensors)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """First and stop of each sensor that may have episodes, in the order of `rows`."""
+        begins = np.unique(self._begins)
+        firsts = [*self._first[begins].tolist(), self.n]
+        return [ends for ends, begin in zip(pairwise(firsts), begins, strict=True) if self._sensor[begin] >= 0]
 
     @property
     def too_short(self) -> bool:
@@ -137,6 +144,10 @@ class Ordering:
         first = self._first[run.first]
         stop = self.n if run.stop == self.n_places else self._first[run.stop]
         return np.asarray(self.rows[first:stop])
+
+    def episode(self, run: Run, log_odds: float = 0.0) -> Episode:
+        """A run as the user knows it, but for the units."""
+        return Episode(run.kind, tuple(self.rows_of(run).tolist()), log_odds)
 
     def summed(self, values: Array) -> Array:
         """Values of the readings, in order, with those at one place added up."""

@@ -11,17 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from biasgp._typing import Mask
 from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
-from biasgp.models.episodes import Ordering, stuck_runs
-from biasgp.models.problem import Problem
+from biasgp.models.episodes import Episode, Ordering, stuck_runs
+from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage
-from biasgp.models.sparse.episode_fits import with_episodes, with_stuck
+from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
+from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group
 from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
@@ -43,20 +46,26 @@ def fit(
 
     With an ordering of the readings, biases that last are looked for as well.
     """
-    everything, stuck = problem, [] if ordering is None else stuck_runs(ordering, problem.y)
+    everything, dropped = problem, [] if ordering is None else stuck_runs(ordering, problem.y)
     order = None if ordering is None else ordering.values
-    kept = np.ones(len(problem), dtype=bool)
-    if stuck and ordering is not None:
-        kept[[row for episode in stuck for row in episode.rows]] = False
-        problem, ordering = problem[kept], ordering.subset(kept)
+    kept = _rows_outside(dropped, len(problem))
+    if dropped and ordering is not None:
+        problem, ordering = problem[kept], ordering.part(kept)
     excess = problem.y - np.clip(problem.y, -recipe.fence, recipe.fence)
     problem = problem.clipped(recipe.fence)
     if not strategy.exact:
         stage("few readings")
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
+        if ordering is not None:
+            lasting = episodes_in_windows(problem, ordering, few)
+            outside, index = _rows_outside(lasting, len(problem)), np.flatnonzero(kept)
+            dropped += [replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in lasting]
+            kept[index[~outside]] = False
+            few, rows = replace(few, labels=few.labels[outside[rows]]), _renumbered(rows, outside)
+            problem, excess = problem[outside], excess[outside]
         found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
-        return with_stuck(replace(found, bias=found.bias + excess, order=order), everything, stuck, kept)
+        return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
     rows, *more = stages(problem.X, problem.y)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -73,9 +82,9 @@ def fit(
 
     def complete(search: Search, state: State) -> State:
         state = recipe.complete(search, state)
+        limits = recipe.second_look if more and search.problem.shared is None else None
         # The first starts know nothing of episodes.
-        again_possible = bool(more) and recipe.second_look is not None and search.problem.shared is None
-        if again_possible and search.looks_non_gaussian(state, recipe.second_look):
+        if limits is not None and search.looks_non_gaussian(state, limits):
             # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
             again = recipe.complete(search, recipe.begin(search))
             state = again if again.evidence > state.evidence else state
@@ -90,7 +99,20 @@ def fit(
             found, _ = finish(search, complete(search, state))
         else:
             found = with_episodes(EpisodeSearch(search, state, ordering), complete, finish, rng)
-    return with_stuck(replace(found, bias=found.bias + excess, order=order), everything, stuck, kept)
+    return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
+
+
+def _rows_outside(episodes: list[Episode], n: int) -> Mask:
+    """Readings that are in none of these episodes."""
+    outside = np.ones(n, dtype=bool)
+    outside[[row for episode in episodes for row in episode.rows]] = False
+    return outside
+
+
+def _renumbered(rows: Rows, kept: Mask) -> NDArray[np.intp]:
+    """Indices of the rows that are kept, among those that are."""
+    number = np.cumsum(kept) - 1
+    return np.asarray(number[np.arange(len(kept))[rows][kept[rows]]])
 
 
 def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.Generator) -> SparseBiasFit:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
-from biasgp.models.episodes import Episode, Ordering, Run
+from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
@@ -46,7 +46,7 @@ def with_episodes(
     best, without = hunt.supported(best)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
         run = hunt.possible()
-        alternatives = () if run is None else ((_episode(ordering, run, 0.0),),)
+        alternatives = () if run is None else ((ordering.episode(run, 0.0),),)
         return replace(finish(hunt.search, hunt.none.state)[0], alternatives=alternatives)
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state)
@@ -65,9 +65,9 @@ def with_episodes(
         bias=bias,
         bias_variance=variance,
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
-        episodes=tuple(_episode(ordering, run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
+        episodes=tuple(ordering.episode(run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
         alternatives=tuple(
-            tuple(_episode(ordering, run, 0.0) for run in other.runs)
+            tuple(ordering.episode(run, 0.0) for run in other.runs)
             for other in explanations[1:]
             if other.total_evidence > best.total_evidence - policy.ambiguous_gap
         ),
@@ -98,13 +98,13 @@ def _posterior(at: Explanation, moments: Moments) -> AveragedPosterior:
     return AveragedPosterior(kernel, at.search.X, moments.alpha, moments.precision)
 
 
-def _episode(ordering: Ordering, run: Run, log_odds: float) -> Episode:
-    return Episode(run.kind, tuple(ordering.rows_of(run).tolist()), log_odds)
+def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode], kept: Mask) -> SparseBiasFit:
+    """A fit to the readings that are kept, for all of them: the episodes of the others say nothing about f.
 
-
-def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kept: Mask) -> SparseBiasFit:
-    """A fit to the readings that are kept, for all of them: the others are stuck, and say nothing about f."""
-    if not stuck:
+    A sensor that is stuck tells nothing of it; among many readings, what other episodes would tell is not worth the
+    cost.
+    """
+    if not dropped:
         return found
     f, variance = found.posterior.mean_and_variance(problem.X[~kept])
     spread = variance + found.noise_variance + problem.known[~kept]
@@ -127,6 +127,6 @@ def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kep
         bias=everywhere(found.bias, problem.y[~kept] - f),
         bias_variance=everywhere(found.bias_variance, spread),
         findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
-        episodes=(*map(renumbered, found.episodes), *stuck),
+        episodes=(*map(renumbered, found.episodes), *dropped),
         alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
     )

@@ -151,17 +151,28 @@ class EpisodeSearch:
 
     def best(self) -> Explanation:
         """The explanation of highest evidence."""
-        best, x = self.none, self.none.state.x
-        labels = _isolated(self.none.state.labels, self.ordering, self.policy.window)
-        kernel = self.search.kernel.with_theta(x[:-1])
+        best = self.none
         for stretch in self.policy.stretches:
-            theta = np.append(kernel.stretched(stretch).theta, x[-1])
-            at = replace(self.none.state, x=np.clip(theta, *self.search.bounds.T), labels=labels)
+            at = self._start(stretch)
             scan, evidence = self._first_runs(at, BOTH)
             new = all(differ(scan.runs, known.runs) for known in self.ended)
             if scan.runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
                 best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
         return best
+
+    @staticmethod
+    def would_find_any(search: Search, start: Candidate, ordering: Ordering) -> bool:
+        """Whether an episode pays before anything is fitted."""
+        at = replace(start, labels=_isolated(start.labels, ordering, POLICY.window), support=None)
+        scan = RunScan(ordering, *marginal_inverse(search.support(at)))
+        return scan.best()[0] > 0.0
+
+    def _start(self, stretch: float) -> Candidate:
+        """Where a search begins: longer length-scales, and labels of single outliers alone."""
+        state = self.none.state
+        theta = self.search.kernel.with_theta(state.x[:-1]).stretched(stretch).theta
+        x = np.clip(np.append(theta, state.x[-1]), *self.search.bounds.T)
+        return replace(state, x=x, labels=_isolated(state.labels, self.ordering, self.policy.window), support=None)
 
     def completed(self, at: Explanation, complete: Callable[[Search, State], State]) -> Explanation:
         """The same with labels and slab worked out to the end, and with episodes that go with them."""
@@ -183,7 +194,7 @@ class EpisodeSearch:
         beside = bare.between(sorted(jumps - {0, self.ordering.n_places}))
         levels = reduce(RunScan.with_run, (run for run in best.runs if run.kind != RAMP), bare).apart()
         drifts = beside & bare.ending_at(jumps)
-        starts = [
+        starts: list[tuple[RunScan, tuple[str, ...]]] = [
             (self._grown(bare, (SHIFT,), where=beside & levels), (SHIFT,)),
             *((self._grown(bare, (RAMP,), where=where), (RAMP,)) for where in (None, drifts)),
         ]
