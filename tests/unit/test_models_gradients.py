@@ -64,7 +64,7 @@ def test_gaussian_likelihood(kernel, seed, n, with_known):
 def test_constant_bias_with_free_k(kernel, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
     penalty = Penalty(None, *rng.uniform(0.4, 1.0, 2))
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), penalty)
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), penalty)
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.log(rng.uniform(0.3, 2.5, 1))])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
 
@@ -73,7 +73,7 @@ def test_constant_bias_with_free_k(kernel, seed, n, with_known):
 @given(seed=seeds, n=sizes, with_known=st.booleans(), lam=st.floats(0.3, 5.0))
 def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.zeros(1)])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
     assert objective(x)[1][-1] == 0.0
@@ -82,7 +82,7 @@ def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
 def test_constant_bias_value_is_the_least_of_rl1_over_delta():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 3, 8, True)
     lam, noise = 1.3, 0.2
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
     x = np.concatenate([theta, [np.log(noise)], np.zeros(1)])
     normal = stats.multivariate_normal(np.zeros(8), bound.with_theta(theta)(X) + np.diag(noise + known))
     K = objective.engine.covariance(*objective.split(x))
@@ -99,7 +99,7 @@ def test_constant_bias_value_is_the_least_of_rl1_over_delta():
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_random_bias(kernel, lambda_mean, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     x = np.concatenate([theta, rng.uniform(-3, 1, n), np.log(rng.uniform(0.3, 3.0, 2))])
     assert_gradient_is_right(objective, x)
 
@@ -107,7 +107,7 @@ def test_random_bias(kernel, lambda_mean, seed, n, with_known):
 def test_random_bias_value_is_rl2_at_the_best_mean_and_its_normaliser():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 4, 7, True)
     variances, shape, scale, lambda_mean = rng.uniform(0.1, 1.0, 7), 1.4, 0.6, 0.8
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     value = objective(np.concatenate([theta, np.log(variances), np.log([shape, scale])]))[0]
     K = bound.with_theta(theta)(X) + np.diag(variances + known)
 
@@ -165,7 +165,9 @@ def one_point_bound(y, prior, shape, scale):
     """The least of the bound over τ̃² for one reading, with no common bias."""
     X = np.zeros((1, 1))
     kernel = SquaredExponential(variance=prior, length_scale=1.0).bind(X)
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, np.array([y]), kernel, np.zeros(1)), np.inf)
+    objective = random_bias._RandomBiasLikelihood(
+        DenseEngine(X), Problem(X, np.array([y]), kernel, np.zeros(1)), np.inf
+    )
 
     def value(log_variance):
         return objective(np.concatenate([kernel.theta, [log_variance], np.log([shape, scale])]))[0]
@@ -205,7 +207,7 @@ def test_the_bound_tends_to_the_plain_gps_as_the_shape_grows():
     X, y, bound, known, theta, _ = problem(KERNELS["se"], 5, 9, True)
     noise = 0.3
     plain = gaussian.Likelihood(DenseEngine(X), Problem(X, y, bound, known))(np.append(theta, np.log(noise)))[0]
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), np.inf)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), np.inf)
     gaps = []
     for shape in (1e1, 1e3, 1e5):
         x = np.concatenate([theta, np.full(9, np.log(noise)), np.log([shape, shape * noise])])

@@ -162,11 +162,6 @@ def serviced(events: Table, table: Table, features: Sequence[Feature]) -> Array:
     return values
 
 
-def transform_name(estimator: BaseGP) -> str:
-    """The transform of the target that a fit used, as --response spells it."""
-    return {"Identity": "identity", "Log": "log", "YeoJohnson": "yeo-johnson"}[type(estimator.response_).__name__]
-
-
 def split_rows(readings: Readings, settings: Settings) -> Split:
     """Choose the rows to fit to and to hold out."""
     kept = np.flatnonzero(readings.kept)

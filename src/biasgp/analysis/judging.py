@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,7 @@ import pandas as pd
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, order_column, transform_name
-from biasgp.analysis.words import told
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, order_column
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import notes
@@ -29,10 +28,12 @@ LEVELS = (0.025, 0.5, 0.975)
 ONE_SIGMA = (0.15865525393145707, 0.5, 0.8413447460685429)
 NARROWEST = 1e-300
 """Width below which an interval is none to divide by."""
+SHOWN_ROWS = 10
+"""Rows that are named with a finding."""
 
 
 @dataclass(frozen=True)
-class Prediction:
+class _Prediction:
     """Of f: mean, standard deviation and 95 % interval; NaN where an input is missing.
 
     Under a transform of the target the median stands for the mean, and half the width of the central 68 % for the
@@ -46,7 +47,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """On each row: its bias with standard error, probability of being an outlier, and whether it is flagged."""
 
     bias: Array
@@ -69,8 +70,8 @@ class Analysis:
     table_name: str
     readings: Readings
     fitted: Fitted
-    prediction: Prediction
-    verdict: Verdict
+    prediction: _Prediction
+    verdict: _Verdict
     residual: Array
     """Distance of each unflagged reading from the prediction without it, in that prediction's standard deviations."""
     test: dict[str, Any]
@@ -86,7 +87,7 @@ class Analysis:
 
     @property
     def response(self) -> str:
-        return transform_name(self.fitted.estimator)
+        return self.fitted.estimator.response_.name
 
     @property
     def flagged(self) -> Mask:
@@ -120,12 +121,12 @@ class Analysis:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
+        return _told(self.findings, ["transform"] if self.settings.response == "auto" else [])
 
     @property
     def remarks_on_episodes(self) -> tuple[str, ...]:
         """The notes in words, which name times instead of rows."""
-        return told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
+        return _told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
 
     @property
     def agreement(self) -> dict[str, Any]:
@@ -164,6 +165,16 @@ class Analysis:
         return tuple(found)
 
 
+def _told(findings: Iterable[Finding], tried: Collection[str]) -> tuple[str, ...]:
+    """Findings for users of the command, without the remedies that were tried, and with rows to look at."""
+    texts = []
+    for finding in findings:
+        rows, more = finding.rows[:SHOWN_ROWS], len(finding.rows) - SHOWN_ROWS
+        named = ", ".join(map(str, rows)) + (f" and {more} more" if more > 0 else "")
+        texts.append(finding.told("command", tried) + (f" Rows to look at: {named}." if rows else ""))
+    return tuple(texts)
+
+
 def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:
     """Predict every row and judge every reading."""
     estimator, test = fitted.estimator, fitted.test_rows
@@ -186,7 +197,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 
 
-def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:
+def predict(estimator: BaseGP, X: pd.DataFrame) -> _Prediction:
     """f at every row whose inputs are all there."""
     ready = np.isfinite(X.to_numpy()).all(axis=1)
     columns = np.full((4, len(X)), np.nan)
@@ -197,10 +208,10 @@ def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:
         levels = (LEVELS[0], *ONE_SIGMA, LEVELS[2])
         low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
         columns[:, ready] = median, 0.5 * (above - below), low, high
-    return Prediction(*columns)
+    return _Prediction(*columns)
 
 
-def _judge(fitted: Fitted, readings: Readings, prediction: Prediction) -> Verdict:
+def _judge(fitted: Fitted, readings: Readings, prediction: _Prediction) -> _Verdict:
     """What is known about each reading: from the fit where it was in it, else from the prediction for it."""
     estimator, rows = fitted.estimator, fitted.fit_rows
     rest = np.ones(len(readings.y), dtype=bool)
@@ -217,12 +228,12 @@ def _judge(fitted: Fitted, readings: Readings, prediction: Prediction) -> Verdic
     return verdict
 
 
-def judge_new(estimator: BaseGP, readings: Readings, prediction: Prediction, rows: Mask | bool = True) -> Verdict:
+def judge_new(estimator: BaseGP, readings: Readings, prediction: _Prediction, rows: Mask | bool = True) -> _Verdict:
     """Readings (those of some rows) that the model has not seen, against what it predicts for them."""
     n = len(readings.y)
     here = np.isfinite(readings.y) & readings.complete & rows
     bias, bias_std, probability = np.full((3, n), np.nan)
-    verdict = Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
+    verdict = _Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
     if not hasattr(estimator, "outlier_mask_") or not here.any():
         return verdict
     off = readings.y - prediction.mean

@@ -15,7 +15,7 @@ import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis
-from biasgp.analysis.words import duration, quantity, reach, signed
+from biasgp.analysis.words import duration, quantity, reach
 from biasgp.data.columns import HOUR_MS, HOUR_NS, Feature, Readings
 from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
 from biasgp.models.strategy import EXACT_UP_TO
@@ -187,7 +187,7 @@ def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeR
     ends = rows[[0, -1]]
     start, stop = axis.places(ends)
     first, last = axis.values[ends].tolist()
-    bias = signed(episode.bias, outcome.unit)
+    bias = quantity(episode.bias, outcome.unit, signed=True)
     if episode.kind == STUCK:
         value = quantity(outcome.readings.y[rows[0]], outcome.unit, DIGITS)
         lasted = f"for {duration((last - first) / HOUR_MS)} from {start}" if axis.is_time else f"from {start} to {stop}"
@@ -222,7 +222,7 @@ def _episode_columns(outcome: Analysis) -> dict[str, Any]:
     return {"episode": number, "kind": kind}
 
 
-def effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
+def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
     """The average of f over rows at each grid point of the j-th feature, with its 95 % band."""
     feature, estimator = readings.features[j], fitted.estimator
     low, high = np.quantile(readings.X[fitted.fit_rows, j], (0.0, 1.0) if feature.is_time else INNER).tolist()
@@ -355,7 +355,7 @@ def fit_record(outcome: Analysis) -> FitRecord:
         axis=replace(axis, values=axis.values[shown]),
         points=points,
         effects=tuple(
-            effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
+            _effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
             for j, words in enumerate(_reaches(outcome)[:MAX_EFFECTS])
         ),
         figures=_first_numbers(outcome),

@@ -119,7 +119,7 @@ class Penalty:
         return float(np.log(Z) - 0.5 * LOG_2PI), float(-tails.sum() / Z)
 
 
-class ConstantBiasLikelihood:
+class _ConstantBiasLikelihood:
     """min over δ of RL₁, and its gradient in (θ, log σ², log k).
 
     Keeps which α were held between calls: the inner problem starts where the last one ended.
@@ -142,9 +142,9 @@ class ConstantBiasLikelihood:
         self.held = np.sign(solution.delta)
         return box, solution
 
-    def moved_to(self, engine: Engine, problem: Problem) -> ConstantBiasLikelihood:
+    def moved_to(self, engine: Engine, problem: Problem) -> _ConstantBiasLikelihood:
         """The same penalty for other readings, or for these in another engine, which start where these ended."""
-        other = ConstantBiasLikelihood(engine, problem, self.penalty)
+        other = _ConstantBiasLikelihood(engine, problem, self.penalty)
         if len(problem) == len(self.problem):
             other.held = self.held
         return other
@@ -199,9 +199,9 @@ class ConstantBiasLikelihood:
         )
 
 
-def _objective(problem: Problem, penalty: Penalty = Penalty(), engine: Engine | None = None) -> ConstantBiasLikelihood:  # noqa: B008
+def _objective(problem: Problem, penalty: Penalty = Penalty(), engine: Engine | None = None) -> _ConstantBiasLikelihood:  # noqa: B008
     """The objective to search with, in which no reading is further out than the fence; exact unless told otherwise."""
-    return ConstantBiasLikelihood(engine or DenseEngine(problem.X), problem.clipped(POLICY.fence), penalty)
+    return _ConstantBiasLikelihood(engine or DenseEngine(problem.X), problem.clipped(POLICY.fence), penalty)
 
 
 def fit(
@@ -219,7 +219,7 @@ def fit(
         report = search(lambda engine, part: _objective(part, penalty, engine), few, starts, held, max_iter)
     found = Found(report, len(few))
 
-    def build(engine: Engine, whole: Problem) -> ConstantBiasLikelihood:
+    def build(engine: Engine, whole: Problem) -> _ConstantBiasLikelihood:
         nonlocal latest
         grows = len(whole) > len(latest.problem)
         latest = latest.moved_to(engine, whole.clipped(POLICY.fence))
@@ -243,7 +243,7 @@ def _starts_and_bounds(problem: Problem, k: float | None, lam: float | None) -> 
 
 def _fit_free_k(
     problem: Problem, starts: list[Array], held: Array, free: Array, max_iter: int
-) -> tuple[ConstantBiasLikelihood, Report]:
+) -> tuple[_ConstantBiasLikelihood, Report]:
     """The exact search over k too, and the objective that it ended on.
 
     With k free from the start, an early step of large σ sends k to where no reading is an outlier, and it stays there.
@@ -276,7 +276,7 @@ def _fit_free_k(
 
 
 def _with_k_held(
-    objective: ConstantBiasLikelihood, starts: list[Array], held: Array, max_iter: int, found: Report
+    objective: _ConstantBiasLikelihood, starts: list[Array], held: Array, max_iter: int, found: Report
 ) -> Report:
     """Where the usual starts lead with k held. Cut short where that promises no more than what was found has."""
     no_outliers = bool(found.at_upper[-1])
@@ -288,7 +288,7 @@ def _with_k_held(
 
 
 def _with_k_freed(
-    objective: ConstantBiasLikelihood, found: Report, growth: float, free: Array, max_iter: int, to_beat: float
+    objective: _ConstantBiasLikelihood, found: Report, growth: float, free: Array, max_iter: int, to_beat: float
 ) -> Report:
     """Free k, and go on from a search with k held for as long as it may still end below `to_beat`."""
     objective.rebalance(found.x)

@@ -174,7 +174,7 @@ class _Evidence:
         return None
 
 
-class EPEvidence(_Evidence):
+class _EPEvidence(_Evidence):
     """By fractional EP."""
 
     inference = "ep"
@@ -202,7 +202,7 @@ class EPEvidence(_Evidence):
         return state if state is not None and state.log_evidence < policy.hopeless else None
 
 
-class LaplaceEvidence(_Evidence):
+class _LaplaceEvidence(_Evidence):
     """By Laplace's approximation."""
 
     inference = "laplace"
@@ -251,11 +251,11 @@ def fit(
     fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
     with blas_threads_for(len(problem)):
         for tried in fractions:
-            found = _search(EPEvidence(problem, mean, tried), x, bounds, max_iter, curvature)
+            found = _search(_EPEvidence(problem, mean, tried), x, bounds, max_iter, curvature)
             if found is not None:
                 return found
         # Laplace's evidence is not smooth enough for another model's curvature to help.
-        laplace = LaplaceEvidence(problem, mean)
+        laplace = _LaplaceEvidence(problem, mean)
         found = _search(laplace, x, bounds, max_iter, None) or laplace.by_weights(x)
     if fractions:
         tried_all = " nor with ".join(f"{tried:g}" for tried in fractions)

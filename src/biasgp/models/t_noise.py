@@ -152,7 +152,7 @@ class Tilted:
 
 
 @dataclass(frozen=True)
-class Quadrature:
+class _Quadrature:
     """The trapezoid rule over s."""
 
     log_tail: float = 28.0  # the integrand is cut where it has fallen by e^−28 (1e-12) from a point inside
@@ -160,11 +160,11 @@ class Quadrature:
     max_entries: int = 2**18  # nodes of all readings that are held in memory at a time (2 MiB)
 
 
-QUADRATURE = Quadrature()
+QUADRATURE = _Quadrature()
 
 
 def tilt(
-    t: StudentT, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: Quadrature = QUADRATURE
+    t: StudentT, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: _Quadrature = QUADRATURE
 ) -> Tilted:
     """The tilted distributions of the cavities N(mean, variance) under readings y and the t to the power `fraction`."""
     kappa, unit = 0.5 * fraction * (t.nu + 1.0), 0.5 * t.nu * t.scale2

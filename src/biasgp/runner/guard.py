@@ -30,11 +30,21 @@ class _TimeLimitExceeded(BaseException):
     """Not an Exception, so that no `except Exception` in a fit handles it."""
 
 
-def perform(task: Task, function: Function, timeout: float | None = None, expendable: bool = False) -> Outcome:
+def perform(
+    task: Task,
+    function: Function,
+    timeout: float | None = None,
+    *,
+    in_worker: bool = False,
+    expendable: bool = False,
+) -> Outcome:
     """Run one task and return how it ended, whatever happens in it.
 
-    expendable: this process may be ended if nothing else stops the task (its parent handles that).
+    in_worker: this process is there for tasks only. expendable: it may be ended if nothing else stops the task (its
+    parent handles that).
     """
+    if in_worker:
+        _limit_blas()
     try:
         with _time_limit(timeout, expendable):
             # The value as JSON has it: what a run returns is what a later run reads from disk.
@@ -43,12 +53,6 @@ def perform(task: Task, function: Function, timeout: float | None = None, expend
         return Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s")
     except Exception as error:
         return Outcome(task.key, FAILED, message=reason(error))
-
-
-def perform_in_worker(task: Task, function: Function, timeout: float | None, expendable: bool) -> Outcome:
-    """`perform`, in a process that is there for tasks only."""
-    _limit_blas()
-    return perform(task, function, timeout, expendable)
 
 
 def end_with(parent: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped,unused-ignore]
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.guard import end_with, perform, perform_in_worker, reason
+from biasgp.runner.guard import end_with, perform, reason
 from biasgp.runner.progress import reporting
 from biasgp.runner.store import Store
 from biasgp.runner.task import FAILED, OK, SERIAL, TIMEOUT, Execution, Function, Outcome, Task
@@ -76,7 +76,8 @@ def _carry_on_loky(
     while waiting or suspects:
         # A suspect runs with no other task beside it, so that a death of the worker is its own doing.
         batch = [suspects.pop()] if suspects else waiting
-        flight = _Flight(batch, partial(perform_in_worker, function=function, timeout=timeout, expendable=True), jobs)
+        call = partial(perform, function=function, timeout=timeout, in_worker=True, expendable=True)
+        flight = _Flight(batch, call, jobs)
         yield from flight
         waiting = [task for task in waiting if task.key not in flight.sent]
         for task, seconds in flight.lost():

@@ -22,7 +22,7 @@ from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.episode_search import with_episodes, with_stuck
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound, without_slab
+from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.watch import stage
@@ -92,7 +92,7 @@ def _finish(
     """Converge the parameters, settle the labels once more, and average over those in doubt."""
     at, report = search.refit(state, max_iter, earlier=state.report if state.settled else None)
     at = search.with_constant_shifts(at)
-    x, slab, report = at.x, at.slab, without_slab(report, len(at.x))
+    x, slab, report = at.x, at.slab, report.first(len(at.x))
     support = search.support(state if np.array_equal(x, state.x) and slab == state.slab else at)
     support.climb()
     labels = support.labels.copy()

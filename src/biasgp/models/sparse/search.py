@@ -177,7 +177,7 @@ class Search:
             x, C = objective.latest
             if np.array_equal(x, report.x):
                 self._covariance = x[: p - 1], C
-        return Candidate(report.x[:p], slab, labels, without_slab(report, p).curvature), report
+        return Candidate(report.x[:p], slab, labels, report.first(p).curvature), report
 
     def support(self, at: Candidate) -> Support:
         """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
@@ -272,13 +272,6 @@ class Search:
             state.evidence > best.evidence - policy.rival_gap and int(((state.labels > 0) != flagged).sum()) > different
             for state in self.ended
         )
-
-
-def without_slab(report: Report, p: int) -> Report:
-    """The report of the first p unknowns, (θ, log σ²)."""
-    curvature = None if report.curvature is None else report.curvature[:p, :p]
-    low, high = report.at_lower[:p], report.at_upper[:p]
-    return replace(report, x=report.x[:p], at_lower=low, at_upper=high, curvature=curvature, gradient=None)
 
 
 def at_lower_bound(kernel: Kernel, report: Report) -> list[str]:

@@ -19,7 +19,7 @@ from biasgp.models.problem import EVERYTHING, Rows
 from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State, without_slab
+from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
 from biasgp.models.strategy import covariance_starts
 from biasgp.optimize import POLICY, go_on, multistart
 from biasgp.response import MAD_TO_STD
@@ -57,7 +57,7 @@ class ConstantBias:
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
             for slab, labels in self.first_slabs(residual, far, cob.noise_variance):
                 if best is None or not _leads_to(search, best, labels):
-                    start = Candidate(x, slab, labels, without_slab(cob.report, len(x)).curvature)
+                    start = Candidate(x, slab, labels, cob.report.first(len(x)).curvature)
                     best = search.improve("constant bias", start, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
