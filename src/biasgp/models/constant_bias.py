@@ -58,6 +58,7 @@ class _PaperTuning:
 
     factor: float = 10.0
     candidates: int = 201  # within that factor, either way
+    at_the_end: float = 0.999  # share of the log of that factor from which a λ has run to the end of its candidates
     settled: float = 0.05  # change of log λ that ends the alternation
     max_alternations: int = 20
 

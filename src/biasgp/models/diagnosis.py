@@ -132,7 +132,7 @@ def _shape(residuals: Array) -> tuple[float, float, int]:
 
 
 def _departures(skewness: float, kurtosis: float, n: int) -> tuple[float, float]:
-    """Of both from noise's, in standard errors."""
+    """Of both from noise's (0 and 3), in standard errors: √(6/n) and √(24/n)."""
     return float(abs(skewness) * np.sqrt(n / 6.0)), float(abs(kurtosis - 3.0) * np.sqrt(n / 24.0))
 
 

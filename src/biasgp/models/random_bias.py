@@ -236,7 +236,7 @@ def alternate(problem: Problem, max_iter: int) -> RandomBiasFit:
         chosen = _least_by_the_papers_rule(found.mean_bias, found.bias_variance, lambdas)
         moves = np.abs(np.log(np.array(chosen) / lambdas))
         farthest = int(moves.argmax())
-        if moves[farthest] > 0.999 * np.log(PAPER.factor):  # at the end of the grid
+        if moves[farthest] > PAPER.at_the_end * np.log(PAPER.factor):
             path = f"from {lambdas[farthest]:.3g} to {chosen[farthest]:.3g} and on"
             return replace(found, runaway=f"λ{'₁₂₃'[farthest]} ({path})")
         if moves[farthest] < PAPER.settled:

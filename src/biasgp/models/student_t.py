@@ -39,8 +39,9 @@ class EvidencePolicy:
 POLICY = EvidencePolicy()
 NU_RANGE = (1.0, 1e3)
 """Of the search. Below 1 the t has no mean; from some hundreds on it is Gaussian to all that data can tell."""
-FALLBACK_FRACTION = 0.5
-"""EP that does not converge is tried again with this fraction, which is more stable."""
+FRACTION, FALLBACK_FRACTION = 0.9, 0.5
+"""Of EP unless another is given (1 is plain EP), and the more stable one with which EP that does not converge is tried
+again."""
 CURVATURE_BY_NU = 0.05
 """Curvature of −log Z in log ν that a reading adds, roughly, for ν of a few."""
 
@@ -237,7 +238,7 @@ def _no_search(x: Array, value: float) -> Report:
 
 
 def fit(
-    problem: Problem, max_iter: int, *, inference: str = "ep", nu: float | None = None, fraction: float = 0.9
+    problem: Problem, max_iter: int, *, inference: str = "ep", nu: float | None = None, fraction: float = FRACTION
 ) -> StudentTFit:
     """Maximise the approximate evidence over (θ, σ²), and ν unless it is given; from where the constant bias fit ends.
 

@@ -132,7 +132,7 @@ def _band(axis: Axes, curve: dict[str, Any], color: str) -> None:
 
 
 def _scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: str) -> _Picture:
-    """Figures 4 to 6 and 8 to 10: every replicate of every method, a panel a scenario, and the mean."""
+    """Figures 4 to 6 and 8 to 10: every replicate of every method, one panel per scenario, and the mean."""
     methods = [str(name) for name in unique(rows, "method")]
     scenarios = unique(rows, "scenario")
     figure, axes = _panels(len(scenarios), 4, (3.15, 2.85))
