@@ -1,6 +1,6 @@
 """What each start of the label search is worth: the same data without it.
 
-    python benchmarks/starts.py [--replicates 15] [--only MoreNoise NoOutlier] [--together]
+    python benchmarks/starts.py [--replicates 15] [--readings 60] [--only MoreNoise NoOutlier] [--together]
     python benchmarks/starts.py --replicates 0 --sensor readings-*.csv --sensor-replicates 1 [--responses identity auto]
 
 For each start that is taken out (with --together, for all of them at once): over all draws, in how many the evidence
@@ -81,8 +81,8 @@ def recipes(only: list[str], together: bool) -> dict[str, Recipe]:
     return {name: recipe for name, recipe in found.items() if not (name and only) or any(x in name for x in only)}
 
 
-def simulated(replicates: int) -> Iterator[Draw]:
-    """The scenarios, the same with outliers on both sides, and the stresses."""
+def simulated(replicates: int, n: int | None) -> Iterator[Draw]:
+    """The scenarios, the same with outliers on both sides, and the stresses; of each the first n readings."""
     for replicate in range(replicates):
         data = {}
         for dataset in DATASETS:
@@ -94,7 +94,8 @@ def simulated(replicates: int) -> Iterator[Draw]:
         for name, make in STRESSES.items():
             data[name] = make(np.random.default_rng([8, replicate]))
         for name, one in data.items():
-            yield Draw(f"{name} r{replicate}", one.X, one.y, one.X_test, one.f_test, SquaredExponential(ard=True))
+            kernel = SquaredExponential(ard=True)
+            yield Draw(f"{name} r{replicate}", one.X[:n], one.y[:n], one.X_test, one.f_test, kernel)
 
 
 def sensor(files: list[Path], replicates: int, responses: list[str]) -> Iterator[Draw]:
@@ -147,15 +148,17 @@ def table(rows: list[dict[str, Any]], kind: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=15, help="of the simulated draws")
+    parser.add_argument("--readings", type=int, help="only so many readings of each simulated draw")
     parser.add_argument("--sensor", nargs="*", type=Path, help="also the sensor study: on the campaign and these CSVs")
     parser.add_argument("--sensor-replicates", type=int, default=1)
     parser.add_argument("--responses", nargs="+", default=["identity", "auto"], help="of the sensor study")
+    parser.add_argument("--draws", default="", help="only draws whose names contain this")
     parser.add_argument("--only", nargs="+", default=[], help="starts whose names contain one of these")
     parser.add_argument("--together", action="store_true", help="take the starts of --only out all at once")
     parser.add_argument("--out", type=Path, help="also write every fit to this CSV, as it ends")
     options = parser.parse_args()
     warnings.simplefilter("ignore", BiasGPWarning)
-    kinds = {"simulated": simulated(options.replicates)}
+    kinds = {"simulated": simulated(options.replicates, options.readings)}
     if options.sensor is not None:
         kinds["sensor"] = sensor(options.sensor, options.sensor_replicates, options.responses)
     tried = recipes(options.only, options.together)
@@ -164,7 +167,7 @@ def main() -> None:
         writer.writeheader()
         for kind, draws in kinds.items():
             rows = []
-            for data in draws:
+            for data in (each for each in draws if options.draws in each.name):
                 for name, recipe in tried.items():
                     rows.append({"draw": data.name, "without": name, **fit(data, recipe)})
                     writer.writerow(rows[-1])
