@@ -54,7 +54,7 @@ def test_constant_bias_at_the_same_parameters(table, kernel, lam):
     x = np.concatenate([kernel.theta, np.log([0.1, 0.8])])
     problem = Problem(X, y, kernel, known)
     dense, sparse = (
-        constant_bias._ConstantBiasLikelihood(engine, problem, constant_bias.Penalty(lam, 1.0, 0.7))
+        constant_bias._ConstantBiasLikelihood(engine, problem, constant_bias._Penalty(lam, 1.0, 0.7))
         for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
     )
     (value, gradient), found = dense(x), sparse(x)

@@ -173,7 +173,7 @@ def test_evidence_gradient_is_the_numerical_one(kind, known):
     X, z, kernel = contaminated()
     arguments = (Problem(X, z, kernel, np.full(len(z), known)), np.zeros_like(z))
     # Differences of log Z need more digits than a search does.
-    policy = student_t.EvidencePolicy(search_tolerance=1e-8)
+    policy = student_t._EvidencePolicy(search_tolerance=1e-8)
     if kind == "laplace":
         evidence = student_t._LaplaceEvidence(*arguments, policy)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import pandas as pd
 from biasgp import metrics
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, order_column
+from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import notes
@@ -28,8 +29,6 @@ LEVELS = (0.025, 0.5, 0.975)
 ONE_SIGMA = (0.15865525393145707, 0.5, 0.8413447460685429)
 NARROWEST = 1e-300
 """Width below which an interval is none to divide by."""
-SHOWN_ROWS = 10
-"""Rows that are named with a finding."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +120,12 @@ class Analysis:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        return _told(self.findings, ["transform"] if self.settings.response == "auto" else [])
+        return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
 
     @property
     def remarks_on_episodes(self) -> tuple[str, ...]:
         """The notes in words, which name times instead of rows."""
-        return _told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
+        return told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
 
     @property
     def agreement(self) -> dict[str, Any]:
@@ -163,16 +162,6 @@ class Analysis:
             change = 1.0 - kernel(points, origin)[:, 0] / variance
             found.append(float(np.interp(wanted, change, steps)))
         return tuple(found)
-
-
-def _told(findings: Iterable[Finding], tried: Collection[str]) -> tuple[str, ...]:
-    """Findings for users of the command, without the remedies that were tried, and with rows to look at."""
-    texts = []
-    for finding in findings:
-        rows, more = finding.rows[:SHOWN_ROWS], len(finding.rows) - SHOWN_ROWS
-        named = ", ".join(map(str, rows)) + (f" and {more} more" if more > 0 else "")
-        texts.append(finding.told("command", tried) + (f" Rows to look at: {named}." if rows else ""))
-    return tuple(texts)
 
 
 def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:

@@ -15,7 +15,7 @@ import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis
-from biasgp.analysis.words import duration, quantity, reach
+from biasgp.analysis.words import duration, quantity, reach, signed
 from biasgp.data.columns import HOUR_MS, HOUR_NS, Feature, Readings
 from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
 from biasgp.models.strategy import EXACT_UP_TO
@@ -187,7 +187,7 @@ def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeR
     ends = rows[[0, -1]]
     start, stop = axis.places(ends)
     first, last = axis.values[ends].tolist()
-    bias = quantity(episode.bias, outcome.unit, signed=True)
+    bias = signed(episode.bias, outcome.unit)
     if episode.kind == STUCK:
         value = quantity(outcome.readings.y[rows[0]], outcome.unit, DIGITS)
         lasted = f"for {duration((last - first) / HOUR_MS)} from {start}" if axis.is_time else f"from {start} to {stop}"

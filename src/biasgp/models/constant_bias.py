@@ -9,7 +9,7 @@ see `alternate`.
 
 Outliers that all lie above f drag it upwards, by about 0.17 σ where they are a tenth of the readings. So the penalty is
 made cheaper on the side with more outliers, by the ratio at which their pull is balanced by that of the clean readings
-(`Penalty.balanced`): k⁺ upwards, k⁻ downwards.
+(`_Penalty.balanced`): k⁺ upwards, k⁻ downwards.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ConstantBiasFit(FitResult):
 
 
 @dataclass(frozen=True)
-class Penalty:
+class _Penalty:
     """What a unit of bias costs: λ where it is given, else k/σ times the factor of its side."""
 
     lam: float | None = None
@@ -89,7 +89,7 @@ class Penalty:
     up: float = 1.0
 
     @classmethod
-    def balanced(cls, k: float, down: float, up: float) -> Penalty:
+    def balanced(cls, k: float, down: float, up: float) -> _Penalty:
         """With the factors at which outliers, of which there are the shares `down` and `up`, do not shift f.
 
         With a share ε of outliers above, (1 − ε)·E clip(noise, −k, k⁺) + ε·k⁺ = 0, and
@@ -120,13 +120,17 @@ class Penalty:
         return float(np.log(Z) - 0.5 * LOG_2PI), float(-tails.sum() / Z)
 
 
+EVEN = _Penalty()
+"""The same on both sides."""
+
+
 class _ConstantBiasLikelihood:
     """min over δ of RL₁, and its gradient in (θ, log σ², log k).
 
     Keeps which α were held between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(self, engine: Engine, problem: Problem, penalty: Penalty = Penalty()) -> None:  # noqa: B008
+    def __init__(self, engine: Engine, problem: Problem, penalty: _Penalty = EVEN) -> None:
         self.engine, self.problem, self.penalty = engine, problem, penalty
         self.layout = Layout(theta=len(problem.kernel.theta), noise=1, k=1)
         self.held = np.zeros(len(problem))
@@ -157,7 +161,7 @@ class _ConstantBiasLikelihood:
         residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
         shares = (float(np.mean(side * residual > POLICY.far_out)) for side in (-1.0, 1.0))
         k = self.layout.value(x, "k")
-        self.penalty = Penalty.balanced(k, *(min(share, POLICY.max_share) for share in shares))
+        self.penalty = _Penalty.balanced(k, *(min(share, POLICY.max_share) for share in shares))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         K = self.engine.covariance(*self.split(x))
@@ -200,7 +204,7 @@ class _ConstantBiasLikelihood:
         )
 
 
-def _objective(problem: Problem, penalty: Penalty = Penalty(), engine: Engine | None = None) -> _ConstantBiasLikelihood:  # noqa: B008
+def _objective(problem: Problem, penalty: _Penalty = EVEN, engine: Engine | None = None) -> _ConstantBiasLikelihood:
     """The objective to search with, in which no reading is further out than the fence; exact unless told otherwise."""
     return _ConstantBiasLikelihood(engine or DenseEngine(problem.X), problem.clipped(POLICY.fence), penalty)
 
@@ -211,7 +215,7 @@ def fit(
     """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given. λ = 0 is for the exact strategy only."""
     if lam == 0.0:
         return _fit_unregularised(problem, max_iter)
-    few, tuned, penalty = problem[strategy.first_rows(problem)], k is None and lam is None, Penalty(lam)
+    few, tuned, penalty = problem[strategy.first_rows(problem)], k is None and lam is None, _Penalty(lam)
     starts, held, free = _starts_and_bounds(problem, k, lam)
     if tuned:
         latest, report = _fit_free_k(few, starts, held, free, max_iter)
@@ -315,7 +319,7 @@ def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
     yield objective.moved_to(objective.engine, problem).model(second)
     residual = problem.y - plain.posterior.mean(problem.X)
     above = np.mean((residual - residual.mean()) ** 3) > 0
-    objective.penalty = Penalty(up=POLICY.rough_side) if above else Penalty(down=POLICY.rough_side)
+    objective.penalty = _Penalty(up=POLICY.rough_side) if above else _Penalty(down=POLICY.rough_side)
     third = resume(objective, first, free, max_iter, enough=enough)
     yield objective.moved_to(objective.engine, problem).model(third)
 

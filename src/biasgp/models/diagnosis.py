@@ -78,7 +78,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class DiagnosisPolicy:
+class _DiagnosisPolicy:
     """When something is worth telling; benchmarks/stress.py has data where each is due and where it is not."""
 
     tail: float = 5.0  # skewness or kurtosis this many standard errors from the normal's is not noise
@@ -95,7 +95,7 @@ class DiagnosisPolicy:
     most_rows: int = 100  # readings that a finding names: model files hold them one by one
 
 
-POLICY = DiagnosisPolicy()
+POLICY = _DiagnosisPolicy()
 
 
 def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -> bool:

@@ -24,7 +24,7 @@ from biasgp.optimize import Report, minimize
 
 
 @dataclass(frozen=True)
-class EvidencePolicy:
+class _EvidencePolicy:
     """How the approximate evidence is evaluated while a search goes on, and where it ends."""
 
     search_tolerance: float = 3e-3  # of EP: log Z is stationary in the sites, so far more accurate than they are
@@ -36,7 +36,7 @@ class EvidencePolicy:
     enough: float = 1e-4  # gain in log Z, in nats, that ends the search: within 1/70 of the parameters' standard errors
 
 
-POLICY = EvidencePolicy()
+POLICY = _EvidencePolicy()
 NU_RANGE = (1.0, 1e3)
 """Of the search. Below 1 the t has no mean; from some hundreds on it is Gaussian to all that data can tell."""
 FRACTION, FALLBACK_FRACTION = 0.9, 0.5
@@ -111,7 +111,7 @@ class _Evidence:
     inference = ""
     fraction = 1.0
 
-    def __init__(self, problem: Problem, mean: Array, policy: EvidencePolicy = POLICY) -> None:
+    def __init__(self, problem: Problem, mean: Array, policy: _EvidencePolicy = POLICY) -> None:
         self.problem, self.y, self.mean, self.policy = problem, problem.y, mean, policy
         self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
 
@@ -180,7 +180,7 @@ class _EPEvidence(_Evidence):
 
     inference = "ep"
 
-    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: EvidencePolicy = POLICY) -> None:
+    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: _EvidencePolicy = POLICY) -> None:
         super().__init__(problem, mean, policy)
         self.fraction = fraction
         self.sites: Array | None = None

@@ -16,14 +16,12 @@ from typing import Any, TextIO
 
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.task import FAILED, OK, TIMEOUT, Function, Outcome, Task
+from biasgp.runner.task import OK, TIMEOUT, Function, Outcome, Task
 
 PARENT_INTERVAL = 1.0
 """Seconds between two checks that the parent process is alive."""
 GRACE_SHARE, GRACE_SECONDS = 0.1, 2.0
 """A process whose task ignores its time limit is ended after this share of the limit and these seconds more."""
-MAX_MESSAGE = 500
-"""Characters that are kept of an exception's message."""
 
 
 class _TimeLimitExceeded(BaseException):
@@ -52,7 +50,7 @@ def perform(
     except _TimeLimitExceeded:
         return Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s")
     except Exception as error:
-        return Outcome(task.key, FAILED, message=reason(error))
+        return Outcome.failed(task.key, error)
 
 
 def end_with(parent: int) -> None:
@@ -68,12 +66,6 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end with the parent", daemon=True).start()
-
-
-def reason(error: BaseException | None) -> str:
-    """One line about an exception."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:MAX_MESSAGE] if text else type(error).__name__
 
 
 @cache

@@ -17,8 +17,8 @@ from distributed import Client, Security, as_completed
 from distributed.comm.addressing import get_address_host_port
 from distributed.comm.core import connect
 
-from biasgp.runner.guard import perform, reason
-from biasgp.runner.task import FAILED, Function, Outcome, Task
+from biasgp.runner.guard import perform
+from biasgp.runner.task import Function, Outcome, Task
 
 LARGEST_PORT = 65535
 TROUBLE = (OSError, UnicodeError, TypeError, RuntimeError, ImportError, MemoryError)
@@ -95,5 +95,5 @@ def _outcome(status: str, result: object, task: Task) -> Outcome:
     if isinstance(result, Outcome):
         return result
     if status == "error" and isinstance(result, tuple):
-        return Outcome(task.key, FAILED, message=reason(result[1]))
+        return Outcome.failed(task.key, result[1])
     raise ConnectionError(f"The cluster gave up task {task.key} ({status}). Is its scheduler still there?")

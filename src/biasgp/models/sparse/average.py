@@ -18,7 +18,7 @@ from biasgp.models.sparse.labels import Support
 
 
 @dataclass(frozen=True)
-class _Moments:
+class Moments:
     """f and δ given the readings, averaged over labels.
 
     With α = K⁻¹(y − δ̂) and Q of each sample of labels, E f* = c*ᵀᾱ and Var f* = c** − c*ᵀ(Q̄ − Cov α)c*: both moments
@@ -44,7 +44,7 @@ class LabelAverage:
     """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
     ahead: int = 32  # readings whose odds are computed at once, at about the cost of one
 
-    def __call__(self, support: Support, rng: np.random.Generator) -> _Moments:
+    def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
         weights = support.log_weights()
         probability, doubt = _probability_of_bias(weights), _log_odds(weights)
         # At least one: the least certain.
@@ -144,7 +144,7 @@ class _Average:
         variance = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
         return means[own] + extra * self.alphas[self.n, out], np.maximum(variance, 0.0)
 
-    def moments(self, probability: Array) -> _Moments:
+    def moments(self, probability: Array) -> Moments:
         """The average."""
         n, E, U = self.n, self.E, self.U
         alpha = self.alphas.mean(axis=0)
@@ -153,7 +153,7 @@ class _Average:
         precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
         precision -= mixed + mixed.T + spread.T @ spread / n
         bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
-        return _Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance)
+        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance)
 
 
 def _log_odds(weights: Array) -> Array:
