@@ -62,6 +62,12 @@ class Report:
     promise: float = np.inf
     gradient: Array | None = None
 
+    def first(self, p: int) -> Report:
+        """The same of the first p unknowns alone."""
+        curvature = None if self.curvature is None else self.curvature[:p, :p]
+        low, high = self.at_lower[:p], self.at_upper[:p]
+        return replace(self, x=self.x[:p], at_lower=low, at_upper=high, curvature=curvature, gradient=None)
+
 
 def minimize(
     objective: Objective,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -29,6 +30,8 @@ class Transform:
     stays smooth and increasing, so that densities stay proper.
     """
 
+    name: ClassVar[str]
+    """As `response=` spells it."""
     low: float = -np.inf
     high: float = np.inf
 
@@ -67,6 +70,8 @@ class Transform:
 class Identity(Transform):
     """y itself."""
 
+    name = "identity"
+
     def forward(self, y: Array) -> Array:
         return y
 
@@ -97,6 +102,7 @@ class Log(Transform):
     Above `high` it goes on as its tangent. Downwards its inverse ends at −shift by itself.
     """
 
+    name = "log"
     shift: float
     unit: float = 1.0
     high: float = np.inf
@@ -136,6 +142,7 @@ class YeoJohnson(Transform):
     Below `low` and above `high` it goes on as its tangents.
     """
 
+    name = "yeo-johnson"
     center: float
     unit: float
     power: float

@@ -269,7 +269,7 @@ def test_no_row_of_the_fit_is_judged_by_another_prediction(run, readings, monkey
 def test_findings_are_told_in_the_words_of_the_command(run, readings, tmp_path, monkeypatch):
     from biasgp.models import diagnosis
 
-    monkeypatch.setattr(diagnosis, "POLICY", diagnosis.DiagnosisPolicy(tail=-10.0, far=0.5))
+    monkeypatch.setattr(diagnosis, "POLICY", diagnosis._DiagnosisPolicy(tail=-10.0, far=0.5))
     for response, advice in (("auto", "cob."), ("identity", "cob, or try --response auto.")):
         words = ("--response", response, "--max-rows", "60", "--out", response)
         result = run("fit", readings, *FEATURES, *words)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import biasgp
 from biasgp.cli.commands import app
-from biasgp.cli.console import plain_errors
+from biasgp.cli.console import _plain_errors
 from biasgp.cli.fleet import LOCK
 from biasgp.cli.requests import as_exceptions
 from biasgp.runner import Store
@@ -176,7 +176,7 @@ def test_a_request_that_python_drops_is_made_again(capsys, interruptible):
 
 
 def test_an_interrupt_that_an_import_turned_into_something_else_is_still_one(capsys, interruptible):
-    with pytest.raises(typer.Exit) as ended, plain_errors():
+    with pytest.raises(typer.Exit) as ended, _plain_errors():
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

@@ -24,13 +24,13 @@ def test_large_nu_is_the_plain_gp_at_the_same_parameters(one_d, known):
     held = np.append(plain.kernel.theta, np.log(plain.noise_variance))
     # σ² must be free for the sampler; as good as held.
     almost = np.array([0.0, 0.0, 1e-7])
-    box = mixture_steps.Coordinates(held - almost, held + almost, held, np.zeros(3, dtype=bool))
+    box = mixture_steps._Coordinates(held - almost, held + almost, held, np.zeros(3, dtype=bool))
     data = mixture_steps.Target(Problem(one_d.X, z, plain.kernel, variances), box, (LARGE, LARGE))
     rng = np.random.default_rng(0)
     at = data.at(np.zeros(1), np.ones(len(z)))
     chain = mixture_steps.Chain(at, np.log(LARGE), np.zeros(len(z)), rng)
     plan = scale_mixture.Plan(draws=8, tune=2, chains=1)
-    found = scale_mixture.sample(data, [chain], Metric(np.eye(1)), plan)
+    found = scale_mixture._sample(data, [chain], Metric(np.eye(1)), plan)
     for ours, theirs in zip(
         found.posterior.mean_and_variance(one_d.X_test), plain.posterior.mean_and_variance(one_d.X_test), strict=True
     ):

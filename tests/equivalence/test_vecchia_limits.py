@@ -54,7 +54,7 @@ def test_constant_bias_at_the_same_parameters(table, kernel, lam):
     x = np.concatenate([kernel.theta, np.log([0.1, 0.8])])
     problem = Problem(X, y, kernel, known)
     dense, sparse = (
-        constant_bias.ConstantBiasLikelihood(engine, problem, constant_bias.Penalty(lam, 1.0, 0.7))
+        constant_bias._ConstantBiasLikelihood(engine, problem, constant_bias._Penalty(lam, 1.0, 0.7))
         for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
     )
     (value, gradient), found = dense(x), sparse(x)
@@ -75,7 +75,7 @@ def test_random_bias_at_the_same_parameters(table, lambda_mean):
     x = np.concatenate([kernel.theta, np.linspace(-3.0, 0.0, len(y)), np.log([1.5, 0.2])])
     problem = Problem(X, y, kernel, known)
     dense, sparse = (
-        random_bias.RandomBiasLikelihood(engine, problem, lambda_mean)
+        random_bias._RandomBiasLikelihood(engine, problem, lambda_mean)
         for engine in (DenseEngine(X), Vecchia(kernel, X, len(y) - 1))
     )
     (value, gradient), found = dense(x), sparse(x)
@@ -104,7 +104,7 @@ def test_random_bias_by_turns_ends_where_the_joint_search_does(table):
     kernel = Matern32().bind(X)
     problem = Problem(X, y, kernel, np.zeros(len(y)))
     exact = random_bias.fit(problem, 200)
-    sparse = random_bias.RandomBiasLikelihood(Vecchia(kernel, X, len(y) - 1), problem, np.inf)
+    sparse = random_bias._RandomBiasLikelihood(Vecchia(kernel, X, len(y) - 1), problem, np.inf)
     bounds = sparse.bounds()
     start = exact.report.x + 0.3 * np.random.default_rng(0).standard_normal(len(exact.report.x))
     report = sparse.minimise_by_turns(start, bounds, 200)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from samples import fleet, parsed, record, sensor, simulated, with_text
 
-from biasgp.report.fit_figures import MAX_LABEL, label
+from biasgp.report.fit_figures import MAX_LABEL, _label
 from biasgp.report.fit_page import fit_page
 from biasgp.report.fleet_page import fleet_page
 from biasgp.report.pages import plotly_script, visible
@@ -62,14 +62,14 @@ def test_the_page_of_a_fit(text):
     assert len(drawn) == len(before)
     users = [now for now, then in zip(drawn, before, strict=True) if then != now]
     # Only titles of axes hold a user's text, and these have been through `label`.
-    allowed = {label(text), label(f"bias ({text})"), label(f"estimated truth ({text})")}
+    allowed = {_label(text), _label(f"bias ({text})"), _label(f"estimated truth ({text})")}
     assert set(users) <= allowed
 
 
 @given(text=hostile)
 @example(text=EVERYTHING)
 def test_a_label_of_plotly_holds_no_markup_and_reads_as_the_text(text):
-    made = label(text)
+    made = _label(text)
     assert not re.search(r"[<>\"'{}$]|&(?!#\d+;)", made)
     assert html.unescape(made) == visible(text, MAX_LABEL)
 

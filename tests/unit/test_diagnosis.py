@@ -26,7 +26,7 @@ from biasgp.kernels import SquaredExponential
 from biasgp.messages import WARNINGS
 from biasgp.metrics import mse
 from biasgp.models import diagnosis
-from biasgp.models.diagnosis import REMEDIES, DiagnosisPolicy, Finding, findings, looks_like_noise
+from biasgp.models.diagnosis import REMEDIES, Finding, _DiagnosisPolicy, findings, looks_like_noise
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support
@@ -221,7 +221,7 @@ def test_a_finding_is_its_warnings_argument(code):
 
 
 def test_findings_survive_pickles_and_model_files(one_d, tmp_path, monkeypatch):
-    monkeypatch.setattr(diagnosis, "POLICY", DiagnosisPolicy(tail=-10.0))
+    monkeypatch.setattr(diagnosis, "POLICY", _DiagnosisPolicy(tail=-10.0))
     model, _ = fit_and_listen(one_d.X, one_d.y)
     assert model.diagnosis_[0].code == "heavy-tail" and model.diagnosis_[0].remedy
     assert pickle.loads(pickle.dumps(model)).diagnosis_ == model.diagnosis_
@@ -287,8 +287,8 @@ def test_a_search_cut_short_is_told():
 @pytest.mark.parametrize(
     ("target", "value", "category", "words"),
     [
-        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
-        ("biasgp.models.diagnosis.POLICY", DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
+        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
+        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
         ("biasgp.models.sparse.search.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
     ],
     ids=["heavy tail", "overflagging", "ambiguous"],

@@ -12,7 +12,7 @@ from scipy.stats import chisquare, halfcauchy, invgamma, kstest, multivariate_no
 from scipy.stats import t as student
 
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
-from biasgp.models.mixture_steps import LENGTH_PRIOR, Chain, Coordinates, Target
+from biasgp.models.mixture_steps import LENGTH_PRIOR, Chain, Target, _Coordinates
 from biasgp.models.problem import Problem
 from biasgp.models.samplers import Metric, StepSize, slice_along, transition
 from biasgp.models.t_noise import StudentT
@@ -25,13 +25,13 @@ def test_priors_are_the_densities_that_they_say_they_are():
     by_root = halfcauchy.logpdf(np.exp(0.5 * x)) + 0.5 * x
     by_t = student.logpdf(np.exp(x) / LENGTH_PRIOR, 4.0) + x
     for is_length, expected in ((False, by_root), (True, by_t)):
-        value, slope = Coordinates(zero, zero, zero, np.full(3201, is_length)).log_prior(x)
+        value, slope = _Coordinates(zero, zero, zero, np.full(3201, is_length)).log_prior(x)
         assert_allclose(value - value[0], expected - expected[0], atol=1e-9)
         assert_allclose(slope[1:-1], np.gradient(expected, x)[1:-1], atol=1e-4)
 
 
 def test_coordinates_go_both_ways_and_leave_out_what_is_held():
-    box = Coordinates(
+    box = _Coordinates(
         np.array([-1.0, 2.0, 0.0]), np.array([3.0, 2.0, 9.0]), np.zeros(3), np.array([True, False, False])
     )
     x = np.array([0.3, 2.0, 8.5])
@@ -198,7 +198,7 @@ def tiny(known=0.0, n=4):
     X = np.linspace(0.0, 2.0, n)[:, None]
     kernel = SquaredExponential(variance=1.0, length_scale=1.0).bind(X)
     low, high = np.array([-1.0, -0.7, -2.0]), np.array([1.0, 0.7, 0.5])
-    box = Coordinates(low, high, np.zeros(3), np.array([False, True, False]))
+    box = _Coordinates(low, high, np.zeros(3), np.array([False, True, False]))
     return Target(Problem(X, np.zeros(n), kernel, np.full(n, known)), box, (1.0, 8.0))
 
 
@@ -303,7 +303,7 @@ def test_few_readings_agree_with_a_grid(rng, y, known):
     X = np.array([[0.0], [0.6]])[:n]
     kernel = SquaredExponential(variance=1.5, length_scale=1.0).fix("variance", "length_scale").bind(X)
     theta = kernel.theta
-    box = Coordinates(
+    box = _Coordinates(
         np.append(theta, -4.0), np.append(theta, 1.0), np.append(theta, 0.0), np.array([False, True, False])
     )
     data = Target(Problem(X, np.array(y), kernel, np.full(n, known)), box, (nu, nu))

@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Exponential, Linear, Matern52, Periodic, SquaredExponential
 from biasgp.models import constant_bias, gaussian, random_bias
-from biasgp.models.constant_bias import Penalty
+from biasgp.models.constant_bias import _Penalty
 from biasgp.models.problem import Problem
 
 KERNELS = {
@@ -63,8 +63,8 @@ def test_gaussian_likelihood(kernel, seed, n, with_known):
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_constant_bias_with_free_k(kernel, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    penalty = Penalty(None, *rng.uniform(0.4, 1.0, 2))
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), penalty)
+    penalty = _Penalty(None, *rng.uniform(0.4, 1.0, 2))
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), penalty)
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.log(rng.uniform(0.3, 2.5, 1))])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
 
@@ -73,7 +73,7 @@ def test_constant_bias_with_free_k(kernel, seed, n, with_known):
 @given(seed=seeds, n=sizes, with_known=st.booleans(), lam=st.floats(0.3, 5.0))
 def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), _Penalty(lam))
     x = np.concatenate([theta, [rng.uniform(-4, 1)], np.zeros(1)])
     assert_gradient_is_right(objective, x, step=1e-6, tolerance=1e-4)
     assert objective(x)[1][-1] == 0.0
@@ -82,7 +82,7 @@ def test_constant_bias_with_given_lambda(kernel, seed, n, with_known, lam):
 def test_constant_bias_value_is_the_least_of_rl1_over_delta():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 3, 8, True)
     lam, noise = 1.3, 0.2
-    objective = constant_bias.ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), Penalty(lam))
+    objective = constant_bias._ConstantBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), _Penalty(lam))
     x = np.concatenate([theta, [np.log(noise)], np.zeros(1)])
     normal = stats.multivariate_normal(np.zeros(8), bound.with_theta(theta)(X) + np.diag(noise + known))
     K = objective.engine.covariance(*objective.split(x))
@@ -99,7 +99,7 @@ def test_constant_bias_value_is_the_least_of_rl1_over_delta():
 @given(seed=seeds, n=sizes, with_known=st.booleans())
 def test_random_bias(kernel, lambda_mean, seed, n, with_known):
     X, y, bound, known, theta, rng = problem(kernel, seed, n, with_known)
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     x = np.concatenate([theta, rng.uniform(-3, 1, n), np.log(rng.uniform(0.3, 3.0, 2))])
     assert_gradient_is_right(objective, x)
 
@@ -107,7 +107,7 @@ def test_random_bias(kernel, lambda_mean, seed, n, with_known):
 def test_random_bias_value_is_rl2_at_the_best_mean_and_its_normaliser():
     X, y, bound, known, theta, rng = problem(KERNELS["se"], 4, 7, True)
     variances, shape, scale, lambda_mean = rng.uniform(0.1, 1.0, 7), 1.4, 0.6, 0.8
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), lambda_mean)
     value = objective(np.concatenate([theta, np.log(variances), np.log([shape, scale])]))[0]
     K = bound.with_theta(theta)(X) + np.diag(variances + known)
 
@@ -132,19 +132,19 @@ def test_huber_normaliser_is_the_integral_of_the_density(down, up):
 
     pieces = [(-np.inf, -down), (-down, up), (up, np.inf)]
     Z = sum(quad(lambda r: np.exp(-loss(r)), *piece)[0] for piece in pieces)
-    assert Penalty(None, down, up).normaliser(1.0)[0] == pytest.approx(np.log(Z / np.sqrt(2 * np.pi)), abs=1e-7)
+    assert _Penalty(None, down, up).normaliser(1.0)[0] == pytest.approx(np.log(Z / np.sqrt(2 * np.pi)), abs=1e-7)
 
 
 @given(down=ks, up=ks)
 def test_huber_normaliser_slope(down, up):
-    h, penalty = 1e-5, Penalty(None, down, up)
+    h, penalty = 1e-5, _Penalty(None, down, up)
     numeric = (penalty.normaliser(np.exp(h))[0] - penalty.normaliser(np.exp(-h))[0]) / (2 * h)
     assert penalty.normaliser(1.0)[1] == pytest.approx(numeric, rel=1e-5, abs=1e-8)
 
 
 @given(k=st.floats(0.2, 3.0), share=st.floats(0.01, 0.4), above=st.booleans())
 def test_balanced_sides_leave_f_where_it_is(k, share, above):
-    penalty = Penalty.balanced(k, *((0.0, share) if above else (share, 0.0)))
+    penalty = _Penalty.balanced(k, *((0.0, share) if above else (share, 0.0)))
     down, up = k * penalty.down, k * penalty.up
     pull = quad(lambda z: np.clip(z, -down, up) * stats.norm.pdf(z), -8, 8, points=[-down, up])[0]
     assert (1 - share) * pull + share * (up if above else -down) == pytest.approx(0.0, abs=1e-7)
@@ -152,11 +152,11 @@ def test_balanced_sides_leave_f_where_it_is(k, share, above):
 
 
 def test_without_outliers_the_sides_are_equal():
-    assert Penalty.balanced(0.7, 0.1, 0.1) == Penalty()
+    assert _Penalty.balanced(0.7, 0.1, 0.1) == _Penalty()
 
 
 def test_huber_normaliser_of_large_k_is_the_gaussians():
-    value, gradient = Penalty().normaliser(10.0)
+    value, gradient = _Penalty().normaliser(10.0)
     assert value == pytest.approx(0.0, abs=1e-12)
     assert_allclose(gradient, 0.0, atol=1e-12)
 
@@ -165,7 +165,9 @@ def one_point_bound(y, prior, shape, scale):
     """The least of the bound over τ̃² for one reading, with no common bias."""
     X = np.zeros((1, 1))
     kernel = SquaredExponential(variance=prior, length_scale=1.0).bind(X)
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, np.array([y]), kernel, np.zeros(1)), np.inf)
+    objective = random_bias._RandomBiasLikelihood(
+        DenseEngine(X), Problem(X, np.array([y]), kernel, np.zeros(1)), np.inf
+    )
 
     def value(log_variance):
         return objective(np.concatenate([kernel.theta, [log_variance], np.log([shape, scale])]))[0]
@@ -205,7 +207,7 @@ def test_the_bound_tends_to_the_plain_gps_as_the_shape_grows():
     X, y, bound, known, theta, _ = problem(KERNELS["se"], 5, 9, True)
     noise = 0.3
     plain = gaussian.Likelihood(DenseEngine(X), Problem(X, y, bound, known))(np.append(theta, np.log(noise)))[0]
-    objective = random_bias.RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), np.inf)
+    objective = random_bias._RandomBiasLikelihood(DenseEngine(X), Problem(X, y, bound, known), np.inf)
     gaps = []
     for shape in (1e1, 1e3, 1e5):
         x = np.concatenate([theta, np.full(9, np.log(noise)), np.log([shape, shape * noise])])

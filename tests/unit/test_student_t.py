@@ -20,7 +20,7 @@ from biasgp.models import student_t
 from biasgp.models.ep import EPPolicy, ExpectationPropagation
 from biasgp.models.laplace_t import Mode
 from biasgp.models.problem import Problem
-from biasgp.models.t_noise import Normality, Quadrature, StudentT, tilt
+from biasgp.models.t_noise import Normality, StudentT, _Quadrature, tilt
 
 # y, mean and variance of f, σ², ν: near; far; far with f free to go there (two modes); beyond reach; f all but known.
 CAVITIES = [
@@ -81,7 +81,7 @@ def test_tilted_gradients_are_numerical_ones(cavity, fraction):
 def test_tilted_readings_do_not_depend_on_how_many_are_taken_at_a_time(rng):
     y, mean, variance = 5 * rng.standard_normal(50), rng.standard_normal(50), rng.uniform(0.1, 2, 50)
     t = StudentT(0.1, 2.0)
-    few_at_a_time = tilt(t, y, mean, variance, rule=Quadrature(max_entries=300))
+    few_at_a_time = tilt(t, y, mean, variance, rule=_Quadrature(max_entries=300))
     assert_allclose(few_at_a_time.mean, tilt(t, y, mean, variance).mean, atol=1e-7)
 
 
@@ -173,11 +173,11 @@ def test_evidence_gradient_is_the_numerical_one(kind, known):
     X, z, kernel = contaminated()
     arguments = (Problem(X, z, kernel, np.full(len(z), known)), np.zeros_like(z))
     # Differences of log Z need more digits than a search does.
-    policy = student_t.EvidencePolicy(search_tolerance=1e-8)
+    policy = student_t._EvidencePolicy(search_tolerance=1e-8)
     if kind == "laplace":
-        evidence = student_t.LaplaceEvidence(*arguments, policy)
+        evidence = student_t._LaplaceEvidence(*arguments, policy)
     else:
-        evidence = student_t.EPEvidence(*arguments, float(kind.split()[1]), policy)
+        evidence = student_t._EPEvidence(*arguments, float(kind.split()[1]), policy)
     x = np.append(kernel.theta, np.log([0.02, 2.0]))
 
     def value_and_gradient(at):

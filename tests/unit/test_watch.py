@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from biasgp import GaussianGP, ScaleMixtureGP, SparseBiasGP, StudentTGP, watch
-from biasgp.cli.progress import LONG, QUICK, Teller
+from biasgp.cli.progress import LONG, QUICK, _Teller
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.runner.progress import SECONDS_BETWEEN_LINES
@@ -83,7 +83,7 @@ def test_a_ledger_goes_on_inside_another_watch(clock):
 def told(clock, times, total, seconds_each):
     """What is printed of `total` pieces of work, each of so many seconds, when heard of at the given times."""
     text = io.StringIO()
-    teller = Teller("Fitting", "Use less.", Console(file=text, width=200), clock=clock)
+    teller = _Teller("Fitting", "Use less.", Console(file=text, width=200), clock=clock)
     ledger = Ledger(teller.hear, clock=clock)
     ledger.expect("work", total)
     for _ in range(times):

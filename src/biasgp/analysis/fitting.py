@@ -153,11 +153,6 @@ def make_estimator(settings: Settings) -> BaseGP:
     return kind(KERNELS[settings.kernel](ard=True), response=settings.response, **options)
 
 
-def transform_name(estimator: BaseGP) -> str:
-    """The transform of the target that a fit used, as --response spells it."""
-    return {"Identity": "identity", "Log": "log", "YeoJohnson": "yeo-johnson"}[type(estimator.response_).__name__]
-
-
 def split_rows(readings: Readings, settings: Settings) -> Split:
     """Choose the rows to fit to and to hold out."""
     kept = np.flatnonzero(readings.kept)

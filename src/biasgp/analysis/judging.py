@@ -13,7 +13,7 @@ import pandas as pd
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, transform_name
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame
 from biasgp.analysis.order import order_column
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
@@ -33,7 +33,7 @@ NARROWEST = 1e-300
 
 
 @dataclass(frozen=True)
-class Prediction:
+class _Prediction:
     """Of f: mean, standard deviation and 95 % interval; NaN where an input is missing.
 
     Under a transform of the target the median stands for the mean, and half the width of the central 68 % for the
@@ -47,7 +47,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """On each row: its bias with standard error, probability of being an outlier, and whether it is flagged."""
 
     bias: Array
@@ -70,8 +70,8 @@ class Analysis:
     table_name: str
     readings: Readings
     fitted: Fitted
-    prediction: Prediction
-    verdict: Verdict
+    prediction: _Prediction
+    verdict: _Verdict
     residual: Array
     """Distance of each unflagged reading from the prediction without it, in that prediction's standard deviations."""
     test: dict[str, Any]
@@ -87,7 +87,7 @@ class Analysis:
 
     @property
     def response(self) -> str:
-        return transform_name(self.fitted.estimator)
+        return self.fitted.estimator.response_.name
 
     @property
     def flagged(self) -> Mask:
@@ -194,7 +194,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 
 
-def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:
+def predict(estimator: BaseGP, X: pd.DataFrame) -> _Prediction:
     """f at every row whose inputs are all there."""
     ready = np.isfinite(X.to_numpy()).all(axis=1)
     columns = np.full((4, len(X)), np.nan)
@@ -205,10 +205,10 @@ def predict(estimator: BaseGP, X: pd.DataFrame) -> Prediction:
         levels = (LEVELS[0], *ONE_SIGMA, LEVELS[2])
         low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
         columns[:, ready] = median, 0.5 * (above - below), low, high
-    return Prediction(*columns)
+    return _Prediction(*columns)
 
 
-def _judge(fitted: Fitted, readings: Readings, prediction: Prediction) -> Verdict:
+def _judge(fitted: Fitted, readings: Readings, prediction: _Prediction) -> _Verdict:
     """What is known about each reading: from the fit where it was in it, else from the prediction for it."""
     estimator, rows = fitted.estimator, fitted.fit_rows
     rest = np.ones(len(readings.y), dtype=bool)
@@ -225,12 +225,12 @@ def _judge(fitted: Fitted, readings: Readings, prediction: Prediction) -> Verdic
     return verdict
 
 
-def judge_new(estimator: BaseGP, readings: Readings, prediction: Prediction, rows: Mask | bool = True) -> Verdict:
+def judge_new(estimator: BaseGP, readings: Readings, prediction: _Prediction, rows: Mask | bool = True) -> _Verdict:
     """Readings (those of some rows) that the model has not seen, against what it predicts for them."""
     n = len(readings.y)
     here = np.isfinite(readings.y) & readings.complete & rows
     bias, bias_std, probability = np.full((3, n), np.nan)
-    verdict = Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
+    verdict = _Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
     if not hasattr(estimator, "outlier_mask_") or not here.any():
         return verdict
     off = readings.y - prediction.mean

@@ -115,7 +115,7 @@ class FitRecord:
         return f" ({self.unit})" if self.unit else ""
 
 
-def effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
+def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
     """The average of f over rows at each grid point of the j-th feature, with its 95 % band."""
     feature, estimator = readings.features[j], fitted.estimator
     low, high = np.quantile(readings.X[fitted.fit_rows, j], (0.0, 1.0) if feature.is_time else INNER).tolist()
@@ -249,7 +249,7 @@ def fit_record(outcome: Analysis) -> FitRecord:
         axis=replace(axis, values=axis.values[shown]),
         points=points,
         effects=tuple(
-            effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
+            _effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
             for j, words in enumerate(_reaches(outcome)[:MAX_EFFECTS])
         ),
         figures=_first_numbers(outcome),

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import sem
 
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Rows, Settings, frame, make_estimator, split_rows, transform_name
+from biasgp.analysis.fitting import Rows, Settings, frame, make_estimator, split_rows
 from biasgp.analysis.judging import LEVELS
 from biasgp.data.columns import Readings
 from biasgp.estimators.base import BaseGP
@@ -112,7 +112,7 @@ def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transfo
             warnings.simplefilter("ignore")
             estimator.fit(frame(readings, train), readings.y[train])
         seconds += perf_counter() - began
-        transforms[i] = transform_name(estimator)
+        transforms[i] = estimator.response_.name
         X, y = frame(readings, test), readings.y[test]
         low, median, high = estimator.predict_quantiles(X, LEVELS, include_noise=True).T
         densities = BaseGP.log_predictive_density(estimator, X, y), estimator.log_predictive_density(X, y)

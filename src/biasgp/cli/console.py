@@ -24,12 +24,12 @@ class PlainGroup(TyperGroup):
     """Commands whose errors are one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        with plain_errors():
+        with _plain_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     """One line for whatever goes wrong inside."""
     asked: Callable[[], int] = int
     try:

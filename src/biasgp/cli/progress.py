@@ -31,12 +31,12 @@ def following(what: str, advice: str, *, quiet: bool = False) -> Iterator[None]:
         return
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     spinner = console.status(what) if console.is_terminal else None
-    ledger = Ledger(Teller(what, advice, console, spinner).hear)
+    ledger = Ledger(_Teller(what, advice, console, spinner).hear)
     with spinner or nullcontext(), watched(Watch(ledger=ledger)):
         yield
 
 
-class Teller:
+class _Teller:
     """Hears of each piece of work, and says what is left when that is worth saying."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,7 +213,7 @@ class MixturePosterior:
         return mixture_moments(self.weights, [part.leave_one_out() for part in self.parts])
 
 
-def mixture_moments(weights: tuple[float, ...], moments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+def mixture_moments(weights: Sequence[float] | Array, moments: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Mean and variance of a mixture from those of its parts."""
     mean = np.asarray(sum(w * own for w, (own, _) in zip(weights, moments, strict=True)))
     spread = sum(w * (variance + (own - mean) ** 2) for w, (own, variance) in zip(weights, moments, strict=True))

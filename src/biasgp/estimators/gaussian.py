@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from biasgp.estimators.base import LargeGP
 from biasgp.models import gaussian
-from biasgp.models.problem import Problem
+from biasgp.models.problem import FitResult, Problem
 from biasgp.response import ScaledResponse
 
 
@@ -29,9 +29,9 @@ class GaussianGP(LargeGP):
     >>> mean, std = GaussianGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
     """
 
-    def _fit_model(self, problem: Problem) -> gaussian.GaussianFit:
+    def _fit_model(self, problem: Problem) -> FitResult:
         return gaussian.fit(problem, self.max_iter, self._strategy(problem))
 
-    def _unpack(self, model: gaussian.GaussianFit, response: ScaledResponse) -> None:
+    def _unpack(self, model: FitResult, response: ScaledResponse) -> None:
         super()._unpack(model, response)
-        self.log_marginal_likelihood_ = model.log_likelihood + response.log_jacobian
+        self.log_marginal_likelihood_ = response.log_jacobian - model.report.value

@@ -156,7 +156,7 @@ class StudentTGP(StudentTNoiseGP):
     """
 
     inference: str = "ep"
-    fraction: float = 0.9
+    fraction: float = student_t.FRACTION
 
     def _infer(self, problem: Problem, nu: float | None) -> student_t.StudentTFit:
         check_choice("inference", self.inference, ("ep", "laplace"))

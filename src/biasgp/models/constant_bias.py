@@ -9,7 +9,7 @@ see `alternate`.
 
 Outliers that all lie above f drag it upwards, by about 0.17 σ where they are a tenth of the readings. So the penalty is
 made cheaper on the side with more outliers, by the ratio at which their pull is balanced by that of the clean readings
-(`Penalty.balanced`): k⁺ upwards, k⁻ downwards.
+(`_Penalty.balanced`): k⁺ upwards, k⁻ downwards.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class _PaperTuning:
 
     factor: float = 10.0
     candidates: int = 201  # within that factor, either way
+    at_the_end: float = 0.999  # share of the log of that factor from which a λ has run to the end of its candidates
     settled: float = 0.05  # change of log λ that ends the alternation
     max_alternations: int = 20
 
@@ -80,7 +81,7 @@ class ConstantBiasFit(FitResult):
 
 
 @dataclass(frozen=True)
-class Penalty:
+class _Penalty:
     """What a unit of bias costs: λ where it is given, else k/σ times the factor of its side."""
 
     lam: float | None = None
@@ -88,7 +89,7 @@ class Penalty:
     up: float = 1.0
 
     @classmethod
-    def balanced(cls, k: float, down: float, up: float) -> Penalty:
+    def balanced(cls, k: float, down: float, up: float) -> _Penalty:
         """With the factors at which outliers, of which there are the shares `down` and `up`, do not shift f.
 
         With a share ε of outliers above, (1 − ε)·E clip(noise, −k, k⁺) + ε·k⁺ = 0, and
@@ -119,13 +120,17 @@ class Penalty:
         return float(np.log(Z) - 0.5 * LOG_2PI), float(-tails.sum() / Z)
 
 
-class ConstantBiasLikelihood:
+EVEN = _Penalty()
+"""The same on both sides."""
+
+
+class _ConstantBiasLikelihood:
     """min over δ of RL₁, and its gradient in (θ, log σ², log k).
 
     Keeps which α were held between calls: the inner problem starts where the last one ended.
     """
 
-    def __init__(self, engine: Engine, problem: Problem, penalty: Penalty = Penalty()) -> None:  # noqa: B008
+    def __init__(self, engine: Engine, problem: Problem, penalty: _Penalty = EVEN) -> None:
         self.engine, self.problem, self.penalty = engine, problem, penalty
         self.layout = Layout(theta=len(problem.kernel.theta), noise=1, k=1)
         self.held = np.zeros(len(problem))
@@ -142,9 +147,9 @@ class ConstantBiasLikelihood:
         self.held = np.sign(solution.delta)
         return box, solution
 
-    def moved_to(self, engine: Engine, problem: Problem) -> ConstantBiasLikelihood:
+    def moved_to(self, engine: Engine, problem: Problem) -> _ConstantBiasLikelihood:
         """The same penalty for other readings, or for these in another engine, which start where these ended."""
-        other = ConstantBiasLikelihood(engine, problem, self.penalty)
+        other = _ConstantBiasLikelihood(engine, problem, self.penalty)
         if len(problem) == len(self.problem):
             other.held = self.held
         return other
@@ -156,7 +161,7 @@ class ConstantBiasLikelihood:
         residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
         shares = (float(np.mean(side * residual > POLICY.far_out)) for side in (-1.0, 1.0))
         k = self.layout.value(x, "k")
-        self.penalty = Penalty.balanced(k, *(min(share, POLICY.max_share) for share in shares))
+        self.penalty = _Penalty.balanced(k, *(min(share, POLICY.max_share) for share in shares))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         K = self.engine.covariance(*self.split(x))
@@ -199,9 +204,9 @@ class ConstantBiasLikelihood:
         )
 
 
-def _objective(problem: Problem, penalty: Penalty = Penalty(), engine: Engine | None = None) -> ConstantBiasLikelihood:  # noqa: B008
+def _objective(problem: Problem, penalty: _Penalty = EVEN, engine: Engine | None = None) -> _ConstantBiasLikelihood:
     """The objective to search with, in which no reading is further out than the fence; exact unless told otherwise."""
-    return ConstantBiasLikelihood(engine or DenseEngine(problem.X), problem.clipped(POLICY.fence), penalty)
+    return _ConstantBiasLikelihood(engine or DenseEngine(problem.X), problem.clipped(POLICY.fence), penalty)
 
 
 def fit(
@@ -210,7 +215,7 @@ def fit(
     """Minimise RL₁ over (δ, θ, σ²), and over k too unless k or λ is given. λ = 0 is for the exact strategy only."""
     if lam == 0.0:
         return _fit_unregularised(problem, max_iter)
-    few, tuned, penalty = problem[strategy.first_rows(problem)], k is None and lam is None, Penalty(lam)
+    few, tuned, penalty = problem[strategy.first_rows(problem)], k is None and lam is None, _Penalty(lam)
     starts, held, free = _starts_and_bounds(problem, k, lam)
     if tuned:
         latest, report = _fit_free_k(few, starts, held, free, max_iter)
@@ -219,7 +224,7 @@ def fit(
         report = search(lambda engine, part: _objective(part, penalty, engine), few, starts, held, max_iter)
     found = Found(report, len(few))
 
-    def build(engine: Engine, whole: Problem) -> ConstantBiasLikelihood:
+    def build(engine: Engine, whole: Problem) -> _ConstantBiasLikelihood:
         nonlocal latest
         grows = len(whole) > len(latest.problem)
         latest = latest.moved_to(engine, whole.clipped(POLICY.fence))
@@ -243,7 +248,7 @@ def _starts_and_bounds(problem: Problem, k: float | None, lam: float | None) -> 
 
 def _fit_free_k(
     problem: Problem, starts: list[Array], held: Array, free: Array, max_iter: int
-) -> tuple[ConstantBiasLikelihood, Report]:
+) -> tuple[_ConstantBiasLikelihood, Report]:
     """The exact search over k too, and the objective that it ended on.
 
     With k free from the start, an early step of large σ sends k to where no reading is an outlier, and it stays there.
@@ -276,7 +281,7 @@ def _fit_free_k(
 
 
 def _with_k_held(
-    objective: ConstantBiasLikelihood, starts: list[Array], held: Array, max_iter: int, found: Report
+    objective: _ConstantBiasLikelihood, starts: list[Array], held: Array, max_iter: int, found: Report
 ) -> Report:
     """Where the usual starts lead with k held. Cut short where that promises no more than what was found has."""
     no_outliers = bool(found.at_upper[-1])
@@ -288,7 +293,7 @@ def _with_k_held(
 
 
 def _with_k_freed(
-    objective: ConstantBiasLikelihood, found: Report, growth: float, free: Array, max_iter: int, to_beat: float
+    objective: _ConstantBiasLikelihood, found: Report, growth: float, free: Array, max_iter: int, to_beat: float
 ) -> Report:
     """Free k, and go on from a search with k held for as long as it may still end below `to_beat`."""
     objective.rebalance(found.x)
@@ -314,7 +319,7 @@ def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
     yield objective.moved_to(objective.engine, problem).model(second)
     residual = problem.y - plain.posterior.mean(problem.X)
     above = np.mean((residual - residual.mean()) ** 3) > 0
-    objective.penalty = Penalty(up=POLICY.rough_side) if above else Penalty(down=POLICY.rough_side)
+    objective.penalty = _Penalty(up=POLICY.rough_side) if above else _Penalty(down=POLICY.rough_side)
     third = resume(objective, first, free, max_iter, enough=enough)
     yield objective.moved_to(objective.engine, problem).model(third)
 

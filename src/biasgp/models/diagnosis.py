@@ -78,7 +78,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class DiagnosisPolicy:
+class _DiagnosisPolicy:
     """When something is worth telling; benchmarks/stress.py has data where each is due and where it is not."""
 
     tail: float = 5.0  # skewness or kurtosis this many standard errors from the normal's is not noise
@@ -95,7 +95,7 @@ class DiagnosisPolicy:
     most_rows: int = 100  # readings that a finding names: model files hold them one by one
 
 
-POLICY = DiagnosisPolicy()
+POLICY = _DiagnosisPolicy()
 
 
 def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -> bool:
@@ -132,7 +132,7 @@ def _shape(residuals: Array) -> tuple[float, float, int]:
 
 
 def _departures(skewness: float, kurtosis: float, n: int) -> tuple[float, float]:
-    """Of both from noise's, in standard errors."""
+    """Of both from noise's (0 and 3), in standard errors: √(6/n) and √(24/n)."""
     return float(abs(skewness) * np.sqrt(n / 6.0)), float(abs(kurtosis - 3.0) * np.sqrt(n / 24.0))
 
 

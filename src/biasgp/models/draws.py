@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.covariance.posterior import DensePosterior, chunks
+from biasgp.covariance.posterior import DensePosterior, chunks, mixture_moments
 from biasgp.kernels import Kernel
 
 
@@ -34,6 +34,10 @@ class DrawsPosterior:
     alphas: Array
     jitter: float = 0.0
 
+    @property
+    def _weights(self) -> Array:
+        return np.full(len(self.thetas), 1.0 / len(self.thetas))
+
     def mean(self, X: Array) -> Array:
         """E f at the rows of X."""
         total = np.zeros(len(X))
@@ -45,11 +49,11 @@ class DrawsPosterior:
 
     def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
         """E f and Var f at the rows of X."""
-        return _mixed(posterior.mean_and_variance(X) for posterior in self.each())
+        return mixture_moments(self._weights, [posterior.mean_and_variance(X) for posterior in self.each()])
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance of f at each reading given all the others, averaged over the draws as they are."""
-        return _mixed(posterior.leave_one_out() for posterior in self.each())
+        return mixture_moments(self._weights, [posterior.leave_one_out() for posterior in self.each()])
 
     def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
         """E f and the full Cov f; needs room for len(X)² numbers."""
@@ -64,9 +68,3 @@ class DrawsPosterior:
         """The posterior given each draw, made when asked for."""
         for theta, noise in zip(self.thetas, self.noises, strict=True):
             yield DensePosterior.of(self.kernel.with_theta(theta), self.X, noise, self.y)
-
-
-def _mixed(moments: Iterable[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Mean and variance of an equal mixture, from those of its components."""
-    means, variances = (np.stack(part) for part in zip(*moments, strict=True))
-    return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)

@@ -122,7 +122,7 @@ class _Anderson:
         """The next point; `unit` makes the entries of moves comparable."""
         self.points, self.moves = [*self.points[-self.memory :], x], [*self.moves[-self.memory :], move]
         plain = x + step * move
-        if len(self.points) < 3:
+        if len(self.points) <= 2:  # one difference: no line to follow
             return plain
         dX, dG = np.diff(self.points, axis=0), np.diff(self.moves, axis=0)
         scaled = dG * unit

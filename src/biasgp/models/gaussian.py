@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
-
-
-@dataclass(frozen=True, kw_only=True)
-class GaussianFit(FitResult):
-    """A fitted plain GP."""
-
-    log_likelihood: float
 
 
 class Likelihood:
@@ -34,16 +25,15 @@ class Likelihood:
         return found.value, np.append(found.by_theta, np.exp(x[-1]) * found.by_noise.sum())
 
 
-def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> GaussianFit:
+def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResult:
     """Maximum likelihood for (θ, σ²)."""
     bounds = covariance_bounds(problem)
     few = problem[strategy.first_rows(problem)]
     found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
     engine, report = strategy.complete(Likelihood, problem, found, bounds, max_iter)
-    return GaussianFit(
+    return FitResult(
         kernel=problem.kernel.with_theta(report.x[:-1]),
         noise_variance=float(np.exp(report.x[-1])),
         posterior=Likelihood(engine, problem).covariance(report.x).posterior(problem.y),
         report=report,
-        log_likelihood=-report.value,
     )

@@ -38,7 +38,7 @@ JITTER, TINY = 1e-10, 1e-300
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class _Coordinates:
     """Unknowns x between bounds as functions of coordinates u that have none; x that are held have no coordinate.
 
     `center` is where x would start, and `lengths` says which of them are logarithms of length-scales.
@@ -89,14 +89,14 @@ class Target:
     """What is sampled from: the problem, and bounds and prior of x = (θ, log σ²) and ν."""
 
     problem: Problem
-    coordinates: Coordinates
+    coordinates: _Coordinates
     nu_range: tuple[float, float]
 
     @classmethod
     def of(cls, problem: Problem, nu: float | None = None) -> Target:
         kernel, bounds = problem.kernel, covariance_bounds(problem)
         lengths = np.array(["length_scale" in name for name in kernel.parameter_names] + [False])
-        coordinates = Coordinates(bounds[:, 0], bounds[:, 1], np.append(kernel.theta, 0.0), lengths)
+        coordinates = _Coordinates(bounds[:, 0], bounds[:, 1], np.append(kernel.theta, 0.0), lengths)
         return cls(problem, coordinates, NU_RANGE if nu is None else (nu, nu))
 
     def log_density_of_noise(self, e2: Array, log_scale2: float, log_nu: float) -> float:

@@ -65,7 +65,7 @@ class RandomBiasFit(FitResult):
     objective: float
 
 
-class RandomBiasLikelihood:
+class _RandomBiasLikelihood:
     """RL₂ with μ profiled out, plus the bracket above, and the gradient in (θ, log τ̃², log λ₂, log λ₃)."""
 
     def __init__(self, engine: Engine, problem: Problem, lambda_mean: float) -> None:
@@ -192,7 +192,7 @@ def _minimise(
     problem: Problem, engine: Engine, x: Array, max_iter: int, lambdas: Lambdas, strategy: Strategy = EXACT
 ) -> RandomBiasFit:
     """From x, for the given λs; those that are None are found as well."""
-    objective = RandomBiasLikelihood(engine, problem, lambdas[0])
+    objective = _RandomBiasLikelihood(engine, problem, lambdas[0])
     bounds = objective.bounds(*lambdas[1:])
     if strategy.exact:
         report = minimize(objective, x, bounds, max_iter)
@@ -236,7 +236,7 @@ def alternate(problem: Problem, max_iter: int) -> RandomBiasFit:
         chosen = _least_by_the_papers_rule(found.mean_bias, found.bias_variance, lambdas)
         moves = np.abs(np.log(np.array(chosen) / lambdas))
         farthest = int(moves.argmax())
-        if moves[farthest] > 0.999 * np.log(PAPER.factor):  # at the end of the grid
+        if moves[farthest] > PAPER.at_the_end * np.log(PAPER.factor):
             path = f"from {lambdas[farthest]:.3g} to {chosen[farthest]:.3g} and on"
             return replace(found, runaway=f"λ{'₁₂₃'[farthest]} ({path})")
         if moves[farthest] < PAPER.settled:

@@ -26,6 +26,9 @@ class _Trajectories:
     lengths: tuple[float, float] = (0.8, 2.2)  # between which a trajectory's is drawn
     max_steps: int = 12
     diverged: float = 1e3  # rise of the energy, in nats, that ends one
+    acceptance: float = 0.75  # rate that steps are tuned to: between Hoffman and Gelman's 0.65 and Stan's 0.8
+    difference: float = 1e-3  # of the unknowns, for the curvature by differences of the gradient
+    widest: float = 0.5  # standard deviation of a direction in which the density hardly falls
 
 
 _TRAJECTORIES = _Trajectories()
@@ -57,14 +60,12 @@ class Metric:
         return cls(np.ascontiguousarray(lower))
 
     @classmethod
-    def of_curvature(
-        cls, gradient: Callable[[Array], Array], x: Array, step: float = 1e-3, widest: float = 0.5
-    ) -> Metric:
+    def of_curvature(cls, gradient: Callable[[Array], Array], x: Array, widest: float = _TRAJECTORIES.widest) -> Metric:
         """The metric that the curvature of a log density at x asks for, by differences of its gradient.
 
         Directions in which the density hardly falls, or even rises, are taken to be `widest`.
         """
-        base = gradient(x)
+        base, step = gradient(x), _TRAJECTORIES.difference
         hessian = np.stack([(gradient(x + step * unit) - base) / step for unit in np.eye(len(x))])
         values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
         variances = 1.0 / np.maximum(values, 1.0 / widest**2)
@@ -91,7 +92,7 @@ class Metric:
 def _power(A: Array, exponent: float) -> Array:
     """Of a symmetric positive definite matrix."""
     values, vectors = np.linalg.eigh(A)
-    return np.asarray((vectors * np.maximum(values, 1e-300) ** exponent) @ vectors.T)
+    return np.asarray((vectors * np.maximum(values, np.finfo(float).tiny) ** exponent) @ vectors.T)
 
 
 class StepSize:
@@ -104,7 +105,7 @@ class StepSize:
 
     gain, delay, fade = 20.0, 10.0, 0.75
 
-    def __init__(self, first: float, target: float = 0.75) -> None:
+    def __init__(self, first: float, target: float = _TRAJECTORIES.acceptance) -> None:
         self.target = target
         self.restart(first)
 

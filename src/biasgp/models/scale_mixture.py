@@ -121,7 +121,7 @@ def fit(
     target = Target.of(problem, plan.nu)
     rngs = [np.random.default_rng(child) for child in seed.spawn(plan.chains)]
     with blas_threads_for(len(problem)):
-        return sample(target, *_start(target, rngs, plan, max_iter), plan, progress)
+        return _sample(target, *_start(target, rngs, plan, max_iter), plan, progress)
 
 
 def _start(target: Target, rngs: list[np.random.Generator], plan: Plan, max_iter: int) -> tuple[list[Chain], Metric]:
@@ -141,7 +141,7 @@ def _start(target: Target, rngs: list[np.random.Generator], plan: Plan, max_iter
     return chains, metric
 
 
-def sample(
+def _sample(
     target: Target, chains: list[Chain], metric: Metric, plan: Plan, progress: Progress | None = None
 ) -> ScaleMixtureFit:
     """Run all chains side by side, one iteration of each in turn; they tune a metric and a step together."""

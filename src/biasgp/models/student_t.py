@@ -24,7 +24,7 @@ from biasgp.optimize import Report, minimize
 
 
 @dataclass(frozen=True)
-class EvidencePolicy:
+class _EvidencePolicy:
     """How the approximate evidence is evaluated while a search goes on, and where it ends."""
 
     search_tolerance: float = 3e-3  # of EP: log Z is stationary in the sites, so far more accurate than they are
@@ -36,11 +36,12 @@ class EvidencePolicy:
     enough: float = 1e-4  # gain in log Z, in nats, that ends the search: within 1/70 of the parameters' standard errors
 
 
-POLICY = EvidencePolicy()
+POLICY = _EvidencePolicy()
 NU_RANGE = (1.0, 1e3)
 """Of the search. Below 1 the t has no mean; from some hundreds on it is Gaussian to all that data can tell."""
-FALLBACK_FRACTION = 0.5
-"""EP that does not converge is tried again with this fraction, which is more stable."""
+FRACTION, FALLBACK_FRACTION = 0.9, 0.5
+"""Of EP unless another is given (1 is plain EP), and the more stable one with which EP that does not converge is tried
+again."""
 CURVATURE_BY_NU = 0.05
 """Curvature of −log Z in log ν that a reading adds, roughly, for ν of a few."""
 
@@ -110,7 +111,7 @@ class _Evidence:
     inference = ""
     fraction = 1.0
 
-    def __init__(self, problem: Problem, mean: Array, policy: EvidencePolicy = POLICY) -> None:
+    def __init__(self, problem: Problem, mean: Array, policy: _EvidencePolicy = POLICY) -> None:
         self.problem, self.y, self.mean, self.policy = problem, problem.y, mean, policy
         self.best, self.best_x, self.failures, self.n_sweeps = np.inf, np.empty(0), 0, 0
 
@@ -174,12 +175,12 @@ class _Evidence:
         return None
 
 
-class EPEvidence(_Evidence):
+class _EPEvidence(_Evidence):
     """By fractional EP."""
 
     inference = "ep"
 
-    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: EvidencePolicy = POLICY) -> None:
+    def __init__(self, problem: Problem, mean: Array, fraction: float, policy: _EvidencePolicy = POLICY) -> None:
         super().__init__(problem, mean, policy)
         self.fraction = fraction
         self.sites: Array | None = None
@@ -202,7 +203,7 @@ class EPEvidence(_Evidence):
         return state if state is not None and state.log_evidence < policy.hopeless else None
 
 
-class LaplaceEvidence(_Evidence):
+class _LaplaceEvidence(_Evidence):
     """By Laplace's approximation."""
 
     inference = "laplace"
@@ -237,7 +238,7 @@ def _no_search(x: Array, value: float) -> Report:
 
 
 def fit(
-    problem: Problem, max_iter: int, *, inference: str = "ep", nu: float | None = None, fraction: float = 0.9
+    problem: Problem, max_iter: int, *, inference: str = "ep", nu: float | None = None, fraction: float = FRACTION
 ) -> StudentTFit:
     """Maximise the approximate evidence over (θ, σ²), and ν unless it is given; from where the constant bias fit ends.
 
@@ -251,11 +252,11 @@ def fit(
     fractions = sorted({fraction, min(fraction, FALLBACK_FRACTION)}, reverse=True) if inference == "ep" else []
     with blas_threads_for(len(problem)):
         for tried in fractions:
-            found = _search(EPEvidence(problem, mean, tried), x, bounds, max_iter, curvature)
+            found = _search(_EPEvidence(problem, mean, tried), x, bounds, max_iter, curvature)
             if found is not None:
                 return found
         # Laplace's evidence is not smooth enough for another model's curvature to help.
-        laplace = LaplaceEvidence(problem, mean)
+        laplace = _LaplaceEvidence(problem, mean)
         found = _search(laplace, x, bounds, max_iter, None) or laplace.by_weights(x)
     if fractions:
         tried_all = " nor with ".join(f"{tried:g}" for tried in fractions)

@@ -29,6 +29,8 @@ KNOWN_SHARE = 0.3
 """Least σ² to start from, in units of the median known variance: where σ² is 0 its gradient vanishes too."""
 SMALLEST_SPREAD = 1e-150
 """Standard deviation that stands for 0, and that a number may still be divided by."""
+UPPER_QUARTILE = 0.75
+"""As a probability."""
 FARTHEST = 40.0
 """Standard deviations beyond which the normal distribution underflows a double."""
 
@@ -102,7 +104,7 @@ class StudentT:
 
         The t's scale alone falls short of it by a third where ν is 1.
         """
-        return float(np.sqrt(self.scale2) * stdtrit(self.nu, 0.75) / ndtri(0.75))
+        return float(np.sqrt(self.scale2) * stdtrit(self.nu, UPPER_QUARTILE) / ndtri(UPPER_QUARTILE))
 
     @property
     def log_peak(self) -> float:
@@ -152,7 +154,7 @@ class Tilted:
 
 
 @dataclass(frozen=True)
-class Quadrature:
+class _Quadrature:
     """The trapezoid rule over s."""
 
     log_tail: float = 28.0  # the integrand is cut where it has fallen by e^−28 (1e-12) from a point inside
@@ -160,11 +162,14 @@ class Quadrature:
     max_entries: int = 2**18  # nodes of all readings that are held in memory at a time (2 MiB)
 
 
-QUADRATURE = Quadrature()
+QUADRATURE = _Quadrature()
+NEWTON_STEPS, KEPT_WIDTHS = 20, 16
+"""Steps after which the widths of the integrand are exact to rounding, and how many of them are kept: they change with
+ν and the fraction alone."""
 
 
 def tilt(
-    t: StudentT, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: Quadrature = QUADRATURE
+    t: StudentT, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: _Quadrature = QUADRATURE
 ) -> Tilted:
     """The tilted distributions of the cavities N(mean, variance) under readings y and the t to the power `fraction`."""
     kappa, unit = 0.5 * fraction * (t.nu + 1.0), 0.5 * t.nu * t.scale2
@@ -207,11 +212,11 @@ def tilt(
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=KEPT_WIDTHS)
 def _widths(depth: float) -> tuple[float, float]:
     """The positive t of t − 1 + e^−t = depth, and that of e^t − 1 − t = depth (Newton from above: both convex)."""
     below, above = depth + 1.0, np.sqrt(2.0 * depth)
-    for _ in range(20):
+    for _ in range(NEWTON_STEPS):
         below -= (below - 1.0 + np.exp(-below) - depth) / (1.0 - np.exp(-below))
         above -= (np.exp(above) - 1.0 - above - depth) / (np.exp(above) - 1.0)
     return float(below), float(above)

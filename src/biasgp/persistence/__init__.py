@@ -17,7 +17,7 @@ from typing import Any
 
 import biasgp
 from biasgp.estimators.base import BaseGP
-from biasgp.persistence.archive import NOTE, ModelFileError, check_arrays, check_entries, with_checked_types
+from biasgp.persistence.archive import NOTE, ModelFileError, check_entries, with_checked_contents
 from biasgp.persistence.trial import try_model
 
 __all__ = ["ModelFileError", "SavedModel", "load_model", "read_model", "save_model"]
@@ -89,8 +89,7 @@ def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
         note = _checked_note(json.loads(archive.read(NOTE)))
         if hashlib.sha256(data[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
             raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
-        check_arrays(archive)
-    data, types = with_checked_types(data, trusted)
+    data, types = with_checked_contents(data, trusted)
     estimator = skops.io.loads(data, trusted=types)
     if not isinstance(estimator, BaseGP):
         raise ModelFileError(f"holds a {type(estimator).__name__}, not a model of biasgp.")

@@ -81,25 +81,10 @@ def check_entries(archive: zipfile.ZipFile, size: int) -> None:
         raise ModelFileError("is cut short or damaged: copy it again.")
 
 
-def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Arrays of numbers in NumPy's format, as long as their headers say."""
-    for name in archive.namelist():
-        if not name.endswith(".npy"):
-            continue
-        data = archive.read(name)
-        stream = io.BytesIO(data)
-        version = np.lib.format.read_magic(stream)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(stream)
-        if dtype.kind not in "biuf" or not dtype.isnative:
-            raise ModelFileError(f"holds an array of type {dtype}, which no model has.")
-        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise ModelFileError("holds an array that is not as long as it says.")
-
-
-def with_checked_types(data: bytes, trusted: frozenset[str]) -> tuple[bytes, list[str]]:
+def with_checked_contents(data: bytes, trusted: frozenset[str]) -> tuple[bytes, list[str]]:
     """The same file with the names that its classes have now; and all types it names: ours, harmless or trusted."""
     with zipfile.ZipFile(io.BytesIO(data)) as old:
+        _check_arrays(old)
         written = json.loads(old.read(SCHEMA))
         schema, walk = _renamed(written), _Walk(old.namelist(), trusted)
         if schema != written:
@@ -115,6 +100,22 @@ def with_checked_types(data: bytes, trusted: frozenset[str]) -> tuple[bytes, lis
             "Use only files from people you trust."
         )
     return data, sorted(walk.types)
+
+
+def _check_arrays(archive: zipfile.ZipFile) -> None:
+    """Arrays of numbers in NumPy's format, as long as their headers say."""
+    for name in archive.namelist():
+        if not name.endswith(".npy"):
+            continue
+        data = archive.read(name)
+        stream = io.BytesIO(data)
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+        if dtype.kind not in "biuf" or not dtype.isnative:
+            raise ModelFileError(f"holds an array of type {dtype}, which no model has.")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+            raise ModelFileError("holds an array that is not as long as it says.")
 
 
 class _Walk:

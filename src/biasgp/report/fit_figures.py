@@ -97,7 +97,7 @@ def _shades(episodes: Sequence[EpisodeRecord]) -> list[Figure]:
         first, last = _numbers(np.array(episode.span), 13)
         place = {"type": "rect", "xref": "x", "yref": "paper", "x0": first, "x1": last, "y0": 0, "y1": 1}
         look = {"layer": "below", "fillcolor": fill, "line": {"color": edge, "width": 1, "dash": dash}}
-        name = label(episode.kind)
+        name = _label(episode.kind)
         shapes.append({**place, **look, "name": name, "legendgroup": name, "showlegend": name not in named})
         named.add(name)
     return shapes
@@ -173,7 +173,7 @@ def _layout(**more: Any) -> Figure:
 
 def _axis(title: str) -> Figure:
     return {
-        "title": {"text": label(title), "standoff": 8},
+        "title": {"text": _label(title), "standoff": 8},
         "gridcolor": "#e6e9ee",
         "linecolor": "#c5cbd3",
         "zeroline": False,
@@ -185,7 +185,7 @@ def _x_axis(axis: Axis) -> Figure:
     return _axis(axis.label) | ({"type": "date"} if axis.is_time else {})
 
 
-def label(text: str) -> str:
+def _label(text: str) -> str:
     """A user's text for a figure: the one way in. Plotly reads some HTML and %{…} in its labels."""
     shown = visible(text, MAX_LABEL)
     # As numbers, since plotly knows few entities by name and would show &quot; as it is.

@@ -8,7 +8,7 @@ from biasgp.analysis.judging import NORMAL_95
 from biasgp.analysis.places import EpisodeRecord
 from biasgp.analysis.record import FitRecord
 from biasgp.report.fit_figures import figures, thinned
-from biasgp.report.pages import Cell, number_cell, render
+from biasgp.report.pages import Cell, render
 
 MAX_TABLE_ROWS = 1000
 """Flagged readings, or episodes, in a table; cleaned.csv has all of them."""
@@ -44,9 +44,9 @@ def _episode_row(episode: EpisodeRecord) -> list[Cell]:
         Cell(episode.words),
         Cell(episode.start),
         Cell(episode.stop),
-        number_cell(len(episode.rows), "{:,.0f}"),
+        Cell.number(len(episode.rows), "{:,.0f}"),
         Cell(f"{episode.bias:+.3g} ± {episode.bias_std:.2g}"),
-        number_cell(episode.log_odds, "{:.1f}"),
+        Cell.number(episode.log_odds, "{:.1f}"),
     ]
 
 
@@ -54,10 +54,10 @@ def _flagged_row(record: FitRecord, i: int) -> list[Cell]:
     points = record.points
     return [
         Cell(points.when[i], sort=f"{float(record.axis.values[i]):.15g}"),
-        number_cell(points.y[i], "{:.5g}"),
-        number_cell(points.mean[i], "{:.4g}"),
-        number_cell(points.bias[i], "{:+.4g}"),
-        number_cell(NORMAL_95 * points.bias_std[i], "{:.2g}"),
-        number_cell(points.probability[i], "{:.2f}"),
-        number_cell(points.row[i], "{:.0f}"),
+        Cell.number(points.y[i], "{:.5g}"),
+        Cell.number(points.mean[i], "{:.4g}"),
+        Cell.number(points.bias[i], "{:+.4g}"),
+        Cell.number(NORMAL_95 * points.bias_std[i], "{:.2g}"),
+        Cell.number(points.probability[i], "{:.2f}"),
+        Cell.number(points.row[i], "{:.0f}"),
     ]

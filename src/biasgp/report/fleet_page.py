@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from biasgp.report.pages import Cell, number_cell, render
+from biasgp.report.pages import Cell, render
 
 Row = Mapping[str, Any]
 
@@ -52,12 +52,12 @@ def _cells(row: Row) -> list[Cell]:
     doubtful = row["status"] == "ok" and row["trustworthy"] is False
     return [
         Cell(row["group"], href=_link(row["file"])),
-        number_cell(row["readings"], "{:,.0f}"),
-        number_cell(row["flagged"], "{:,.0f}"),
-        number_cell(share, "{:.1%}"),
-        *([number_cell(row["episodes"], "{:,.0f}")] if "episodes" in row else []),
-        number_cell(row["noise_std"], "{:.3g}"),
-        number_cell(row["seconds"], "{:.1f}"),
+        Cell.number(row["readings"], "{:,.0f}"),
+        Cell.number(row["flagged"], "{:,.0f}"),
+        Cell.number(share, "{:.1%}"),
+        *([Cell.number(row["episodes"], "{:,.0f}")] if "episodes" in row else []),
+        Cell.number(row["noise_std"], "{:.3g}"),
+        Cell.number(row["seconds"], "{:.1f}"),
         Cell("look at it" if doubtful else row["status"]),
     ]
 

@@ -28,11 +28,11 @@ class Cell:
     sort: str | None = None
     href: str = ""
 
-
-def number_cell(value: SupportsFloat | None, form: str) -> Cell:
-    """A number in a format, or a dash for none."""
-    number = math.nan if value is None else float(value)
-    return Cell(form.format(number), f"{number:.7g}") if math.isfinite(number) else Cell("–", "")
+    @classmethod
+    def number(cls, value: SupportsFloat | None, form: str) -> Cell:
+        """A number in a format, or a dash for none."""
+        number = math.nan if value is None else float(value)
+        return cls(form.format(number), f"{number:.7g}") if math.isfinite(number) else cls("–", "")
 
 
 def visible(text: str, limit: int | None = None) -> str:

@@ -42,7 +42,7 @@ _OTHERS = [("#56B4E9", "X"), ("#F0E442", "*"), ("#44546A", "p")]
 
 
 @dataclass(frozen=True)
-class Picture:
+class _Picture:
     """A figure, the name of its files, and its caption."""
 
     name: str
@@ -67,7 +67,7 @@ def _panels(n: int, columns: int, size: tuple[float, float], **share: Any) -> tu
     return figure, list(axes[:n])
 
 
-def pictures(results: Results) -> Iterator[Picture]:
+def pictures(results: Results) -> Iterator[_Picture]:
     """All figures that the results allow."""
     yield from _simulated(results) if results.kind == "simulated" else _sensor(results)
 
@@ -77,7 +77,7 @@ def _label(text: str, limit: int = MAX_NAME) -> str:
     return visible(text, limit).replace("$", r"\$")
 
 
-def _simulated(results: Results) -> Iterator[Picture]:
+def _simulated(results: Results) -> Iterator[_Picture]:
     for name, (number, title) in TOYS.items():
         curve = results.curves.get(f"toy/{name}")
         if curve is not None:
@@ -92,7 +92,7 @@ def _simulated(results: Results) -> Iterator[Picture]:
         yield _fits_figure({name: shown[name] for name in ordered})
 
 
-def _toy_figure(number: int, title: str, curve: dict[str, Any]) -> Picture:
+def _toy_figure(number: int, title: str, curve: dict[str, Any]) -> _Picture:
     """Figures 1 to 3: the fit above, each reading's bias (or its variance) below."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
@@ -116,7 +116,7 @@ def _toy_figure(number: int, title: str, curve: dict[str, Any]) -> Picture:
             f"Below: each reading's variance. Median {most:.4f} and {two[0]:.3g}, {two[-1]:.3g} at the two outliers; "
             f"the paper: {FIGURE3[0]}, and {FIGURE3[1]}, {FIGURE3[2]}."
         )
-    return Picture(f"figure{number:02d}", figure, caption)
+    return _Picture(f"figure{number:02d}", figure, caption)
 
 
 def _readings(axis: Axes, x: Any, y: Any, outlier: Any) -> None:
@@ -131,8 +131,8 @@ def _band(axis: Axes, curve: dict[str, Any], color: str) -> None:
     axis.plot(grid, curve["f"], color=BLACK, lw=1, ls=(0, (2, 2)), label="truth")
 
 
-def _scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: str) -> Picture:
-    """Figures 4 to 6 and 8 to 10: every replicate of every method, a panel a scenario, and the mean."""
+def _scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: str) -> _Picture:
+    """Figures 4 to 6 and 8 to 10: every replicate of every method, one panel per scenario, and the mean."""
     methods = [str(name) for name in unique(rows, "method")]
     scenarios = unique(rows, "scenario")
     figure, axes = _panels(len(scenarios), 4, (3.15, 2.85))
@@ -148,7 +148,7 @@ def _scenarios_figure(rows: Sequence[Row], dataset: str, kernel: str, measure: s
         f"{MEASURES[measure]} on {dataset}, {scales}. Every replicate is a marker, the bar is the mean; "
         "the scale is logarithmic where the values spread widely."
     )
-    return Picture(name, figure, caption)
+    return _Picture(name, figure, caption)
 
 
 def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure: str) -> None:
@@ -177,7 +177,7 @@ def _replicates(axis: Axes, rows: Sequence[Row], methods: Sequence[str], measure
     axis.grid(axis="y", color="0.9", lw=0.6)
 
 
-def _fits_figure(curves: dict[str, dict[str, Any]]) -> Picture:
+def _fits_figure(curves: dict[str, dict[str, Any]]) -> _Picture:
     """Figure 7: what each method makes of the same readings."""
     figure, axes = _panels(len(curves), 3, (4.0, 2.8), sharex=True, sharey=True)
     look = _looks(list(curves))
@@ -188,7 +188,7 @@ def _fits_figure(curves: dict[str, dict[str, Any]]) -> Picture:
         axis.set_title(_label(name), fontsize=10)
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     figure.suptitle("Figure 7: the methods on one replicate, q = 0.1, μ = 5, σ = 5/12", fontsize=11)
-    return Picture(
+    return _Picture(
         "figure07", figure, "Mean and 95 % band of the next reading; dashes are the truth, crosses outliers."
     )
 
@@ -213,7 +213,7 @@ def ranking_figure(title: str, ranking: Ranking) -> Figure:
     return figure
 
 
-def _sensor(results: Results) -> Iterator[Picture]:
+def _sensor(results: Results) -> Iterator[_Picture]:
     responses = [key.partition("/")[2] for key in results.curves if key.startswith("readings/")]
     order = [name for name in unique(results.rows, "response") if name in responses]
     if order:
@@ -233,7 +233,7 @@ def _sensor(results: Results) -> Iterator[Picture]:
             number += 1
 
 
-def _campaign_figure(readings: dict[str, dict[str, Any]]) -> Picture:
+def _campaign_figure(readings: dict[str, dict[str, Any]]) -> _Picture:
     """Figure 11: the readings over time, with the flagged ones."""
     figure, axes = _panels(len(readings), 1, (10.0, 2.6), sharex=True)
     for axis, (name, data) in zip(axes, readings.items(), strict=True):
@@ -245,12 +245,14 @@ def _campaign_figure(readings: dict[str, dict[str, Any]]) -> Picture:
         axis.legend(frameon=False, fontsize=8)
     axes[-1].set_xlabel("days since the start")
     axes[0].set_title("Figure 11: the measurements")
-    return Picture("figure11", figure, "Every reading; circles are the outliers, flagged by the operator or simulated.")
+    return _Picture(
+        "figure11", figure, "Every reading; circles are the outliers, flagged by the operator or simulated."
+    )
 
 
 def _sensor_fits_figure(
     number: int, response: str, share: float, readings: dict[str, Any], fits: dict[str, dict[str, Any]]
-) -> Picture:
+) -> _Picture:
     """Figures 12 and 13: each method's mean and band over time, and the replaced records."""
     figure, axes = _panels(len(fits), 1, (10.0, 2.1), sharex=True, sharey=True)
     look = _looks(list(fits))
@@ -275,4 +277,4 @@ def _sensor_fits_figure(
     caption = (
         "Mean and 95 % band of the next reading. Dots: readings as they were; crosses: what replaced them in training."
     )
-    return Picture(f"figure{number:02d}", figure, caption)
+    return _Picture(f"figure{number:02d}", figure, caption)

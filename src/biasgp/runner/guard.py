@@ -16,25 +16,33 @@ from typing import Any, TextIO
 
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.task import FAILED, OK, TIMEOUT, Function, Outcome, Task
+from biasgp.runner.task import OK, TIMEOUT, Function, Outcome, Task
 
 PARENT_INTERVAL = 1.0
 """Seconds between two checks that the parent process is alive."""
 GRACE_SHARE, GRACE_SECONDS = 0.1, 2.0
 """A process whose task ignores its time limit is ended after this share of the limit and these seconds more."""
-MAX_MESSAGE = 500
-"""Characters that are kept of an exception's message."""
 
 
 class _TimeLimitExceeded(BaseException):
     """Not an Exception, so that no `except Exception` in a fit handles it."""
 
 
-def perform(task: Task, function: Function, timeout: float | None = None, expendable: bool = False) -> Outcome:
+def perform(
+    task: Task,
+    function: Function,
+    timeout: float | None = None,
+    *,
+    in_worker: bool = False,
+    expendable: bool = False,
+) -> Outcome:
     """Run one task and return how it ended, whatever happens in it.
 
-    expendable: this process may be ended if nothing else stops the task (its parent handles that).
+    in_worker: this process is there for tasks only. expendable: it may be ended if nothing else stops the task (its
+    parent handles that).
     """
+    if in_worker:
+        _limit_blas()
     try:
         with _time_limit(timeout, expendable):
             # The value as JSON has it: what a run returns is what a later run reads from disk.
@@ -42,13 +50,7 @@ def perform(task: Task, function: Function, timeout: float | None = None, expend
     except _TimeLimitExceeded:
         return Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s")
     except Exception as error:
-        return Outcome(task.key, FAILED, message=reason(error))
-
-
-def perform_in_worker(task: Task, function: Function, timeout: float | None, expendable: bool) -> Outcome:
-    """`perform`, in a process that is there for tasks only."""
-    _limit_blas()
-    return perform(task, function, timeout, expendable)
+        return Outcome.failed(task.key, error)
 
 
 def end_with(parent: int) -> None:
@@ -64,12 +66,6 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end with the parent", daemon=True).start()
-
-
-def reason(error: BaseException | None) -> str:
-    """One line about an exception."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:MAX_MESSAGE] if text else type(error).__name__
 
 
 @cache

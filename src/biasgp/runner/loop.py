@@ -14,10 +14,10 @@ from typing import Any
 from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped,unused-ignore]
 from threadpoolctl import threadpool_limits
 
-from biasgp.runner.guard import end_with, perform, perform_in_worker, reason
+from biasgp.runner.guard import end_with, perform
 from biasgp.runner.progress import reporting
 from biasgp.runner.store import Store
-from biasgp.runner.task import FAILED, OK, SERIAL, TIMEOUT, Execution, Function, Outcome, Task
+from biasgp.runner.task import OK, SERIAL, TIMEOUT, Execution, Function, Outcome, Task
 
 DEATHS = 3
 """A task whose worker has died this many times, the last time with no other task around, is not tried again."""
@@ -76,7 +76,8 @@ def _carry_on_loky(
     while waiting or suspects:
         # A suspect runs with no other task beside it, so that a death of the worker is its own doing.
         batch = [suspects.pop()] if suspects else waiting
-        flight = _Flight(batch, partial(perform_in_worker, function=function, timeout=timeout, expendable=True), jobs)
+        call = partial(perform, function=function, timeout=timeout, in_worker=True, expendable=True)
+        flight = _Flight(batch, call, jobs)
         yield from flight
         waiting = [task for task in waiting if task.key not in flight.sent]
         for task, seconds in flight.lost():
@@ -86,8 +87,7 @@ def _carry_on_loky(
             if len(batch) == 1 and was_ended:
                 yield Outcome(task.key, TIMEOUT, message=f"stopped after {timeout:g} s, with its worker")
             elif len(batch) == 1 and deaths[task.key] >= DEATHS:
-                message = f"its worker died {deaths[task.key]} times: {reason(flight.trouble)}"
-                yield Outcome(task.key, FAILED, message=message)
+                yield Outcome.failed(task.key, flight.trouble, f"its worker died {deaths[task.key]} times: ")
             elif was_ended or deaths[task.key] >= DEATHS - 1:
                 suspects.append(task)
             else:

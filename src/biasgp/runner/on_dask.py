@@ -17,8 +17,8 @@ from distributed import Client, Security, as_completed
 from distributed.comm.addressing import get_address_host_port
 from distributed.comm.core import connect
 
-from biasgp.runner.guard import perform_in_worker, reason
-from biasgp.runner.task import FAILED, Function, Outcome, Task
+from biasgp.runner.guard import perform
+from biasgp.runner.task import Function, Outcome, Task
 
 LARGEST_PORT = 65535
 TROUBLE = (OSError, UnicodeError, TypeError, RuntimeError, ImportError, MemoryError)
@@ -71,7 +71,7 @@ def carry_on_dask(
 
     Dask runs the tasks of a lost worker on another one. A worker is not ours to end: compiled code that hangs stays.
     """
-    call = partial(perform_in_worker, function=function, timeout=timeout, expendable=False)
+    call = partial(perform, function=function, timeout=timeout, in_worker=True)
     run = uuid4().hex
     try:
         connection = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
@@ -95,5 +95,5 @@ def _outcome(status: str, result: object, task: Task) -> Outcome:
     if isinstance(result, Outcome):
         return result
     if status == "error" and isinstance(result, tuple):
-        return Outcome(task.key, FAILED, message=reason(result[1]))
+        return Outcome.failed(task.key, result[1])
     raise ConnectionError(f"The cluster gave up task {task.key} ({status}). Is its scheduler still there?")

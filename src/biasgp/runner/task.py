@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 
 OK, FAILED, TIMEOUT = "ok", "failed", "timeout"
+MAX_MESSAGE = 500
+"""Characters that are kept of an exception's message."""
 LONGEST_TIMEOUT = 4e6
 """Seconds (46 days) that the timers of all supported systems can count."""
 
@@ -32,6 +34,13 @@ class Outcome:
     status: str
     value: Any = None
     message: str = ""
+
+    @classmethod
+    def failed(cls, key: str, error: BaseException | None, before: str = "") -> Outcome:
+        """By an exception, which is told in one line."""
+        text = " ".join(str(error).split())
+        told = f"{type(error).__name__}: {text}"[:MAX_MESSAGE] if text else type(error).__name__
+        return cls(key, FAILED, message=before + told)
 
     def line(self) -> str:
         """As one line of JSON."""

@@ -49,10 +49,6 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 Row = dict[str, Any]
 
 
-class DamagedStudyError(ValueError):
-    """A file of a study's folder is not what a study writes; the message names it."""
-
-
 class ConfigurationError(ValueError):
     """A folder holds the results of another study; the message names the difference."""
 
@@ -79,7 +75,7 @@ class Results:
 
 
 def load(folder: str | Path) -> Results:
-    """A study's results from its folder alone."""
+    """A study's results from its folder alone; ValueError for a file that is not what a study writes."""
     folder = Path(folder)
     if not (folder / STUDY).exists():
         raise FileNotFoundError(f"{folder} has no {STUDY}: it is not the folder of a study.")
@@ -95,9 +91,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DamagedStudyError(f"{path} is damaged ({_one_line(error)}).") from None
+        raise ValueError(f"{path} is damaged ({_one_line(error)}).") from None
     if not isinstance(found, dict):
-        raise DamagedStudyError(f"{path} is damaged: it holds no JSON object.")
+        raise ValueError(f"{path} is damaged: it holds no JSON object.")
     return found
 
 
@@ -106,11 +102,11 @@ def _read_study(path: Path) -> dict[str, Any]:
     parts = {"kind": str, "biasgp": str, "configuration": dict, "versions": dict, "machine": dict}
     wrong = [name for name, kind in parts.items() if not isinstance(study.get(name), kind)]
     if wrong or study["kind"] not in COLUMNS:
-        raise DamagedStudyError(f"{path} is not that of a study: its {wrong[0] if wrong else 'kind'} makes no sense.")
+        raise ValueError(f"{path} is not that of a study: its {wrong[0] if wrong else 'kind'} makes no sense.")
     methods = study["configuration"].get("methods")
     named = isinstance(methods, list) and all(isinstance(name, str) for name in methods)
     if not named or "cores" not in study["machine"]:
-        raise DamagedStudyError(f"{path} is not that of a study: it names no methods, or no machine.")
+        raise ValueError(f"{path} is not that of a study: it names no methods, or no machine.")
     return study
 
 
@@ -199,10 +195,10 @@ def _read_rows(path: Path, columns: tuple[str, ...]) -> list[Row]:
         with path.open(newline="", encoding="utf-8") as file:
             rows.extend({name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file))
     except (ValueError, csv.Error) as error:
-        raise DamagedStudyError(f"{path} is damaged after row {len(rows)} ({_one_line(error)}).") from None
+        raise ValueError(f"{path} is damaged after row {len(rows)} ({_one_line(error)}).") from None
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
-        raise DamagedStudyError(f"{path} is not that of a study: it has no column {missing[0]}.")
+        raise ValueError(f"{path} is not that of a study: it has no column {missing[0]}.")
     return rows
 
 

@@ -102,6 +102,42 @@ class SensorDesign:
             if len(set(given)) < len(given):
                 raise ValueError(f"{what} names {next(x for x in given if given.count(x) > 1)!s} twice.")
 
+    @property
+    def flag_columns(self) -> Sequence[str]:
+        """For each response, the column that flags its outliers."""
+        if self.flags is not None:
+            return self.flags
+        return tuple(RESPONSES.get(name, f"{name}_flag") for name in self.responses)
+
+    def readings(self) -> dict[str, _SensorReadings]:
+        """The readings of each response; ValueError where the design does not suit them."""
+        self.check()
+        if self.data is None:
+            source = _built_in(self.seed)
+        else:
+            source = _read_csv(Path(self.data), self.responses, self.flag_columns, self.features)
+        choose("response", self.responses, tuple(source))
+        data = {name: _thinned(source[name], self.every) for name in self.responses}
+        for (name, readings), share in product(data.items(), self.shares):
+            count, normal = round(share * len(readings.y)), int((~readings.flagged).sum())
+            if not 1 <= count <= normal:
+                raise ValueError(
+                    f"shares: {share:g} of the records of {name!r} is {count} of them; it must be at least 1, and at "
+                    f"most the {normal} that are not flagged."
+                )
+        return data
+
+    def replaced(self, readings: _SensorReadings, response: str, share: float, replicate: int) -> tuple[Mask, Array]:
+        """Which records of a response are replaced and predicted, and the response with their replacements."""
+        n, number = len(readings.y), list(self.responses).index(response)
+        # The replaced records depend on these alone.
+        rng = np.random.default_rng([self.seed, number, round(SHARE_UNIT * share), replicate])
+        chosen = rng.choice(np.flatnonzero(~readings.flagged), round(share * n), replace=False)
+        y, replaced = readings.y.copy(), np.zeros(n, dtype=bool)
+        y[chosen] = rng.choice(readings.y[readings.flagged], len(chosen))
+        replaced[chosen] = True
+        return replaced, y
+
 
 WHOLE_STUDY = SensorDesign()
 
@@ -119,28 +155,15 @@ def sensor(
         Data and methods.
     """
     methods = find_all(METHODS if design.methods is None else design.methods)
-    design.check()
-    flags = design.flags
-    if flags is None:
-        flags = tuple(RESPONSES.get(name, f"{name}_flag") for name in design.responses)
+    data = design.readings()
     if design.data is None:
         file = dataset = "campaign"
-        source, fingerprint = _built_in(design.seed), ""
+        fingerprint = ""
     else:
         path = Path(design.data)
-        source = _read_csv(path, design.responses, flags, design.features)
         file, dataset = path.name, path.stem
         fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT_DIGITS]
-    choose("response", design.responses, tuple(source))
-    data = {name: _thinned(source[name], design.every) for name in design.responses}
-    for (name, readings), share in product(data.items(), design.shares):
-        count, normal = round(share * len(readings.y)), int((~readings.flagged).sum())
-        if not 1 <= count <= normal:
-            raise ValueError(
-                f"shares: {share:g} of the records of {name!r} is {count} of them; it must be at least 1, and at most "
-                f"the {normal} that are not flagged."
-            )
-    design = replace(design, data=file, flags=flags, methods=[method.name for method in methods])
+    design = replace(design, data=file, flags=design.flag_columns, methods=[method.name for method in methods])
     plan = StudyPlan(
         kind="sensor",
         configuration={"data": file, "fingerprint": fingerprint, **asdict(design)},
@@ -237,13 +260,7 @@ def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: St
     here = data[response]
     n, d = here.X.shape
     setting = Setting(Exponential(ard=design.kernel == "ard"), d, n, replicate)
-    # The replaced records depend on these alone.
-    number = list(design.responses).index(response)
-    rng = np.random.default_rng([design.seed, number, round(SHARE_UNIT * share), replicate])
-    chosen = rng.choice(np.flatnonzero(~here.flagged), round(share * n), replace=False)
-    y, replaced = here.y.copy(), np.zeros(n, dtype=bool)
-    y[chosen] = rng.choice(here.y[here.flagged], len(chosen))
-    replaced[chosen] = True
+    replaced, y = design.replaced(here, response, share, replicate)
     trial = Trial(
         X=here.X,
         y=y,

@@ -24,7 +24,7 @@ def log_normal(residual: Array, variance: Array | float) -> Array:
 
 
 @dataclass(frozen=True)
-class SlabPrior:
+class _SlabPrior:
     """What is assumed of outliers before the data. Variances are in units of y's robust variance."""
 
     outliers: float = 1.0
@@ -56,7 +56,7 @@ class SlabPrior:
         return float(value + gammaln(counts + 1.0).sum() + gammaln(n_groups) - gammaln(n_out + n_groups))
 
 
-PRIOR = SlabPrior()
+PRIOR = _SlabPrior()
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class _OddsPolicy:
 
 
 @dataclass(frozen=True)
-class Odds:
+class _Odds:
     """Each reading y given the others: its residual, the variance of that (noise included), and log p(y, label)."""
 
     y: Array
@@ -53,7 +53,7 @@ class Odds:
     log_joint: Array
 
     @classmethod
-    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> Odds:
+    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> _Odds:
         """From the prediction of each reading without it."""
         return cls(y, y - mean, variance, slab.log_predictive(y, mean, variance))
 
@@ -133,7 +133,7 @@ class _OddsSearch:
         for _ in range(self.policy.max_passes):
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
             ledger().did(PASSES, len(y))
-            self.odds = Odds.of(y, mean, variance + noise, self.slab)
+            self.odds = _Odds.of(y, mean, variance + noise, self.slab)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
             if moved <= self.policy.pass_share * len(y):

@@ -23,7 +23,7 @@ from biasgp.optimize import POLICY, Report, go_on, minimize
 
 
 @dataclass(frozen=True)
-class SearchPolicy:
+class _SearchPolicy:
     """How much work each round of parameters and labels is worth; chosen by benchmarks/accuracy.py and speed.py.
 
     Gains and gaps are of log evidence, in nats: a gain below the tolerance is not worth another evaluation.
@@ -140,7 +140,7 @@ class LabelledLikelihood:
 class Search:
     """The data, the moves on them, and the trace of what was tried."""
 
-    def __init__(self, problem: Problem, policy: SearchPolicy = SearchPolicy()) -> None:  # noqa: B008
+    def __init__(self, problem: Problem, policy: _SearchPolicy = _SearchPolicy()) -> None:  # noqa: B008
         self.problem, self.policy = problem, policy
         self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
         self.bounds = covariance_bounds(problem)
@@ -174,10 +174,12 @@ class Search:
             slab = Slab.of_replaced(self.y[labels > 0], slab.mean_variance)
         else:
             slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
+            # C alone: the gradient has overwritten the factor and the inverse. To make them again in `support` takes
+            # about 5 % of a fit; to keep them, one more N×N array in every evaluation.
             x, C = objective.latest
             if np.array_equal(x, report.x):
                 self._covariance = x[: p - 1], C
-        return Candidate(report.x[:p], slab, labels, without_slab(report, p).curvature), report
+        return Candidate(report.x[:p], slab, labels, report.first(p).curvature), report
 
     def support(self, at: Candidate) -> Support:
         """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
@@ -230,7 +232,7 @@ class Search:
         same = np.array_equal(at.x, state.x) and at.slab == state.slab
         support = self.support(state if same else at)
         support.climb()
-        labels, report = support.labels.copy(), without_slab(report, len(at.x))
+        labels, report = support.labels.copy(), report.first(len(at.x))
         evidence = self.record("final", support)
         return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
 
@@ -283,13 +285,6 @@ class Search:
             state.evidence > best.evidence - policy.rival_gap and int(((state.labels > 0) != flagged).sum()) > different
             for state in self.ended
         )
-
-
-def without_slab(report: Report, p: int) -> Report:
-    """The report of the first p unknowns, (θ, log σ²)."""
-    curvature = None if report.curvature is None else report.curvature[:p, :p]
-    low, high = report.at_lower[:p], report.at_upper[:p]
-    return replace(report, x=report.x[:p], at_lower=low, at_upper=high, curvature=curvature, gradient=None)
 
 
 def at_lower_bound(kernel: Kernel, report: Report) -> list[str]:

@@ -19,7 +19,7 @@ from biasgp.models.problem import EVERYTHING, Rows
 from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State, without_slab
+from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
 from biasgp.models.strategy import covariance_starts
 from biasgp.optimize import POLICY, go_on, multistart
 from biasgp.response import MAD_TO_STD
@@ -57,7 +57,7 @@ class ConstantBias:
             x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
             for slab, labels in self.first_slabs(residual, far, cob.noise_variance):
                 if best is None or not _leads_to(search, best, labels):
-                    start = Candidate(x, slab, labels, without_slab(cob.report, len(x)).curvature)
+                    start = Candidate(x, slab, labels, cob.report.first(len(x)).curvature)
                     best = search.improve("constant bias", start, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
@@ -89,7 +89,11 @@ def _leads_to(search: Search, best: State, labels: Labels) -> bool:
 
 @dataclass(frozen=True)
 class OtherLengths:
-    """From the usual starts of the length-scales with the same labels: a likelihood has several maxima."""
+    """From the usual starts of the length-scales with the same labels: a likelihood has several maxima.
+
+    Without it on few readings the evidence ends lower in 31 of 300 draws of 30 and of 60 readings (MSE up to 28 times
+    as high); of 300 readings, in one of 240 draws, whose MSE is then 7.8 times as high.
+    """
 
     looks: tuple[int, ...] = (1, 1)  # iterations after which the starts are compared
     iterations: int = 15
@@ -112,7 +116,11 @@ class OtherLengths:
 
 @dataclass(frozen=True)
 class LongerLengths:
-    """From a smoother f: a run of neighbouring outliers looks like a feature to a short length-scale."""
+    """From a smoother f: a run of neighbouring outliers looks like a feature to a short length-scale.
+
+    Without it the evidence ends lower, by 2 to 14 nats, in 7 of 300 draws of 30 and of 60 readings, and the MSE of two
+    of them is four times as high; with 300 readings nothing changes.
+    """
 
     factors: tuple[float, ...] = (2.5, 7.0)
 
@@ -131,7 +139,11 @@ class LongerLengths:
 
 @dataclass(frozen=True)
 class NoOutlier:
-    """From a plain GP: all other starts flag some readings, which may be peaks of the signal or heavy noise."""
+    """From a plain GP: all other starts flag some readings, which may be peaks of the signal or heavy noise.
+
+    Without it the evidence ends lower in 43 of 300 draws of 30 and of 60 readings; and by 132 nats, with twice the MSE,
+    on ozone at a real station (docs/benchmarks.md).
+    """
 
     first_look: int = 2
     iterations: int = 15
@@ -152,7 +164,11 @@ class NoOutlier:
 
 @dataclass(frozen=True)
 class MoreNoise:
-    """From the same labels with some noise, where it is at its lower bound: f follows single readings there."""
+    """From the same labels with some noise, where it is at its lower bound: f follows single readings there.
+
+    Without it the evidence of one fit of nitric oxide in the simulated campaign ends lower by 190 nats, with 1.2 times
+    the MSE.
+    """
 
     variance: float = 0.05  # in units of y's robust variance
 
