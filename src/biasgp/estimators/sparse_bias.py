@@ -81,7 +81,7 @@ class SparseBiasGP(LargeGP):
     """
 
     random_state: int = 0
-    order: int | str | None = None
+    order: int | str | None = "auto"
 
     def fit(
         self,

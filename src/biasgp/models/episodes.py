@@ -31,8 +31,10 @@ SHIFT, STEP, RAMP, STUCK = "shift", "step", "ramp", "stuck"
 class EpisodePrior:
     """How often episodes are expected, how long they last, and where they begin and end. Prices are in nats."""
 
+    faultless: float = 0.8
+    """Chance that a record has no episode at all (chosen by benchmarks/faults.py and accuracy.py)."""
     rate: float = 1.0 / 150.0
-    """Episodes per reading before the data, worth `weight` readings (chosen by benchmarks/faults.py)."""
+    """Otherwise, episodes per reading before the data, worth `weight` readings (chosen by benchmarks/faults.py)."""
     weight: float = 150.0
     shortest: int = 3
     """Readings of an episode, at least: fewer are single outliers."""
@@ -52,7 +54,8 @@ class EpisodePrior:
     def log_count(self, count: int, n: int) -> float:
         """log p(so many given starts among n readings), the rate integrated out."""
         a, b = self.rate * self.weight, (1.0 - self.rate) * self.weight
-        return float(betaln(a + count, b + n - count) - betaln(a, b))
+        faulty = np.log1p(-self.faultless) + betaln(a + count, b + n - count) - betaln(a, b)
+        return float(faulty if count else np.logaddexp(np.log(self.faultless), faulty))
 
     def log_length(self, n: int) -> tuple[Array, Array]:
         """log p(length) for lengths 0…n, and log p(at least so long), for runs that reach an end of the record."""

@@ -41,8 +41,10 @@ def with_episodes(
         if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
             best = other
     best = hunt.completed(best, complete)
-    if best.evidence < hunt.none.evidence + policy.sure_gap:
-        hunt.none = hunt.completed(hunt.none, complete) if best.runs else best
+    if not best.runs:
+        hunt.none = best
+    elif best.evidence < hunt.none.evidence + policy.sure_gap:
+        hunt.none = hunt.completed(hunt.none, complete)
     best, without = hunt.supported(best)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
         run = hunt.possible()

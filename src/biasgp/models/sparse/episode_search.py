@@ -378,7 +378,8 @@ def _evidence(explanation: Explanation) -> float:
 
 def _evidence_of_levels(G: Array, g: Array) -> float:
     """What several shifts together do to the log evidence, each with the variance of its own estimate."""
-    levels = np.linalg.solve(G, g)
+    # Where no reading of a stretch is in the GP, its level is not determined.
+    levels = np.linalg.lstsq(G, g)[0]
     V = np.maximum(levels**2, LEAST_LEVEL)
     return float(
         0.5 * g @ np.linalg.solve(G + np.diag(1.0 / V), g) - 0.5 * np.linalg.slogdet(np.eye(len(g)) + G * V)[1]
