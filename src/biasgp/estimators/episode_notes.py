@@ -61,6 +61,11 @@ def _sentence(episodes: tuple[Episode, ...]) -> str:
 
 def _words(episode: Episode) -> str:
     """An episode in words."""
+    words = _words_without_sensor(episode)
+    return f"{words} (sensor {episode.sensor})" if episode.sensor else words
+
+
+def _words_without_sensor(episode: Episode) -> str:
     span = f"{_shown(episode.start)} to {_shown(episode.stop)}"
     if episode.kind == STUCK:
         return f"From {span} the sensor was stuck"

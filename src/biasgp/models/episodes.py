@@ -72,28 +72,51 @@ class Run:
 class Ordering:
     """Readings in the order of one variable; those at the same value are in an episode together.
 
-    `events` are values of that variable at which somebody serviced the sensor.
+    `events` are values of that variable at which somebody serviced the sensor. `series` is a number for each reading:
+    series follow one another, an episode lies within one of them, and a negative number stands for one without any.
     """
 
-    def __init__(self, values: Array, events: Array | None = None, prior: EpisodePrior = EpisodePrior()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        values: Array,
+        events: Array | None = None,
+        prior: EpisodePrior = EpisodePrior(),  # noqa: B008
+        series: NDArray[np.intp] | None = None,
+    ) -> None:
         self.values, self.events, self.prior = values, events, prior
-        self.rows = np.argsort(values, kind="stable")
-        self.times, self._first = np.unique(values[self.rows], return_index=True)
+        self.series = np.zeros(len(values), dtype=np.intp) if series is None else series
+        self.rows = np.lexsort((values, self.series))
+        ordered, owners = values[self.rows], self.series[self.rows]
+        self._first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (owners[1:] != owners[:-1])))
+        self.times, self.owners = ordered[self._first], owners[self._first]
         self.n, self.n_times = len(values), len(self.times)
-        span = float(self.times[-1] - self.times[0]) or 1.0
+        span = float(np.ptp(self.times)) or 1.0
         # A ramp is zero one reading before its first.
-        self._place = (self.times - self.times[0]) / span
-        step = self._place[1] if self.n_times > 1 else 1.0
-        self._before = np.concatenate([[-step], self._place[:-1]])
+        self._place = (self.times - self.times.min()) / span
+        self._before = np.append(0.0, self._place[:-1])
+        for first, stop in self.bounds:
+            step = self._place[first + 1] - self._place[first] if stop - first > 1 else 1.0
+            self._before[first] = self._place[first] - step
+
+    @cached_property
+    def bounds(self) -> list[tuple[int, int]]:
+        """First and stop of each series, in the places of runs."""
+        starts = np.append(0, np.flatnonzero(self.owners[1:] != self.owners[:-1]) + 1)
+        return list(zip(starts.tolist(), [*starts[1:].tolist(), self.n_times], strict=True))
 
     def subset(self, kept: Mask) -> Ordering:
         """The same for some of the readings."""
-        return Ordering(self.values[kept], self.events, self.prior)
+        return Ordering(self.values[kept], self.events, self.prior, self.series[kept])
 
     @property
     def too_short(self) -> bool:
         """Whether there are too few readings for an episode."""
-        return self.n_times < 2 * self.prior.shortest
+        return self._longest < 2 * self.prior.shortest
+
+    @property
+    def _longest(self) -> int:
+        """Places in the longest series that can have episodes."""
+        return max((stop - first for first, stop in self.bounds if self.owners[first] >= 0), default=0)
 
     def column(self, run: Run) -> Array:
         """u: what the episode adds to each reading, for an amplitude of 1."""
@@ -121,24 +144,29 @@ class Ordering:
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """First and stop of every run that an episode can have, in the order of both."""
-        m, prior = self.n_times, self.prior
-        first, stop = np.triu_indices(m + 1, k=prior.shortest)
-        short_enough = stop - first <= prior.longest_share * m
-        return first[short_enough], stop[short_enough]
+        runs = []
+        for begin, end in self.bounds:
+            first, stop = np.triu_indices(end - begin + 1, k=self.prior.shortest)
+            possible = (stop - first <= self.prior.longest_share * (end - begin)) & (self.owners[begin] >= 0)
+            runs.append((first[possible] + begin, stop[possible] + begin))
+        first, stop = (np.concatenate(ends) for ends in zip(*runs, strict=True))
+        return first, stop
 
     @cached_property
     def _log_prior(self) -> dict[str, Array]:
         """log p(kind, run) of each of these runs, but for the rate."""
         first, stop = self._places
         m, prior, length = self.n_times, self.prior, stop - first
-        exactly, at_least = prior.log_length(m)
-        touches = (first == 0) | (stop == m)
+        exactly, at_least = prior.log_length(self._longest)
+        edges = [0, *(end for _, end in self.bounds)]
+        touches = np.isin(first, edges) | np.isin(stop, edges)
         ends = np.where(touches, at_least[length], exactly[length])
         kinds = {SHIFT: np.log(0.5), RAMP: np.log(0.5)}
         if self.events is not None:
             serviced = np.zeros(m + 1, dtype=bool)
-            serviced[np.searchsorted(self.times, self.events)] = True
-            serviced[[0, m]] = False
+            for begin, end in self.bounds:
+                serviced[begin + np.searchsorted(self.times[begin:end], self.events)] = True
+            serviced[edges] = False
             off = float(np.log(prior.off_event))
             ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(touches, 0.0, off))
             kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
@@ -188,7 +216,7 @@ class Ordering:
 
     def named(self, kind: str, stop: int) -> str:
         """A shift that lasts to the end of the record is a step."""
-        return STEP if kind == SHIFT and stop == self.n_times else kind
+        return STEP if kind == SHIFT and any(stop == end for _, end in self.bounds) else kind
 
     def with_variance(self, run: Run, P: Array, Py: Array) -> Run:
         """The run with the V of highest evidence beside those that P holds."""
@@ -273,6 +301,8 @@ class Episode:
         The ordering variable at its first and at its last reading; a time as ISO 8601 text (UTC where it has a zone).
     bias, bias_std : float
         Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck sensor.
+    sensor : str
+        The label of its sensor, where several share f; else empty.
     """
 
     kind: str
@@ -282,16 +312,28 @@ class Episode:
     stop: float | str = np.nan
     bias: float = np.nan
     bias_std: float = np.nan
+    sensor: str = ""
 
 
 def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
+    """Runs of equal readings that are too long for chance, in each series on its own."""
+    found = []
+    for first, stop in ordering.bounds:
+        if ordering.owners[first] >= 0:
+            rows = ordering.rows_of(Run(STUCK, first, stop))
+            found += _stuck_in(rows, y, ordering.prior, repeats_expected)
+    return found
+
+
+def _stuck_in(
+    rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float
+) -> list[Episode]:
     """Runs of equal readings that are too long for chance, given how often readings repeat elsewhere.
 
     A reading repeats the one before by chance with a probability that is learnt from all other runs, or from all other
     visits to the same value, whichever is larger: a coarse scale repeats everywhere, and a signal at rest at one value
     whenever it is there. `repeats_expected` is what each of the two shares begins with: one repeat.
     """
-    rows, prior = ordering.rows, ordering.prior
     z = y[rows]
     begins = np.append(0, np.flatnonzero(z[1:] != z[:-1]) + 1)
     lengths = np.diff(begins, append=len(z))

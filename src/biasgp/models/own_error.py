@@ -1,0 +1,56 @@
+"""What each sensor adds to f on its own, where several share it: the part of the covariance that belongs to a label.
+
+At a point without a label the kernel has its shared part only. So the posterior at the readings less that at the same
+points without their labels is each sensor's own error, and the model's biases are what is left beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from biasgp._typing import Array
+from biasgp.covariance.protocol import Posterior
+from biasgp.models.episodes import STUCK
+from biasgp.models.problem import Problem
+from biasgp.models.sparse.search import SparseBiasFit
+
+_BLOCK = 128
+"""Readings whose joint covariance with f is computed at once."""
+
+
+def with_own_errors(found: Any, problem: Problem, unlabelled: Array) -> Any:
+    """A fit whose biases include each sensor's own error; `unlabelled` are the readings' points without their labels.
+
+    A fit of a model without biases is returned as it is.
+    """
+    if not hasattr(found, "bias"):
+        return found
+    own = found.posterior.mean(problem.X) - found.posterior.mean(unlabelled)
+    bias = found.bias + own
+    if not isinstance(found, SparseBiasFit):
+        return replace(found, bias=bias)
+    own_variance, f_variance = _variances(found.posterior, problem.X, unlabelled)
+    noise = found.noise_variance + problem.known
+    # The bias is y − f − ε, whatever it is made of. Its parts are taken as independent up to what that allows.
+    most = (np.sqrt(f_variance) + np.sqrt(noise)) ** 2
+    variance = np.minimum(found.bias_variance + own_variance, most)
+    stuck = [row for episode in found.episodes if episode.kind == STUCK for row in episode.rows]
+    variance[stuck] = (f_variance + noise)[stuck]
+    return replace(found, bias=bias, bias_variance=variance)
+
+
+def _variances(posterior: Posterior, X: Array, unlabelled: Array) -> tuple[Array, Array]:
+    """Of each reading's own error, and of f there."""
+    own, f = np.empty(len(X)), np.empty(len(X))
+    order = np.lexsort(unlabelled.T[::-1])  # neighbours share the readings that they are conditioned on
+    for start in range(0, len(X), _BLOCK):
+        rows = order[start : start + _BLOCK]
+        k = len(rows)
+        covariance = posterior.mean_and_covariance(np.vstack([X[rows], unlabelled[rows]]))[1]
+        whole, shared = covariance.diagonal()[:k], covariance.diagonal()[k:]
+        own[rows] = whole + shared - 2.0 * covariance[:k, k:].diagonal()
+        f[rows] = shared
+    return np.maximum(own, 0.0), np.maximum(f, 0.0)
