@@ -101,7 +101,7 @@ class Same(Leaf):
         variance = np.array(self._values("variance"))
         if len(variance) == 1:
             return np.where(codes >= 0.0, variance[0], 0.0)
-        return np.append(variance, [variance.mean(), 0.0])[self._index(codes)]
+        return np.asarray(np.append(variance, [variance.mean(), 0.0])[self._index(codes)])
 
     def _index(self, codes: Array) -> Any:
         """Which variance each code has; the last but one where the code is new, the last where it is none."""
@@ -131,7 +131,8 @@ class Same(Leaf):
             if n == 1:
                 return np.array([np.vdot(W, C)])
             by_point = (W * C).sum(axis=-1)
-            return np.bincount(self._index(codes).ravel(), by_point.ravel(), minlength=n)[:n]
+            totals = np.bincount(self._index(codes).ravel(), by_point.ravel(), minlength=n)
+            return np.asarray(totals[:n], dtype=float)
 
         return C, pullback
 

@@ -112,11 +112,11 @@ class Leaf(Kernel):
             if not others:
                 raise ValueError("X has nothing but columns of labels: it needs one of numbers or times beside them.")
             return replace(self, columns=others)
-        for column in (_resolve(column, width, names) for column in self.columns):
-            if column in categories:
+        for column in self.columns:
+            if _resolve(column, width, names) in categories:
                 raise ValueError(
-                    f"{type(self).__name__} needs numbers, but column {column if names is None else repr(names[column])}"
-                    " of X is taken for labels by Same. Leave it out of on()."
+                    f"{type(self).__name__} needs numbers, but column {column!r} of X is taken for labels by Same. Leave "
+                    "it out of on()."
                 )
         return self
 

@@ -325,9 +325,7 @@ def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> l
     return found
 
 
-def _stuck_in(
-    rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float
-) -> list[Episode]:
+def _stuck_in(rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float) -> list[Episode]:
     """Runs of equal readings that are too long for chance, given how often readings repeat elsewhere.
 
     A reading repeats the one before by chance with a probability that is learnt from all other runs, or from all other
