@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
-from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis
+from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, own_errors
 from biasgp.analysis.words import duration, quantity, reach, signed
 from biasgp.data.columns import HOUR_MS, HOUR_NS, Feature, Readings
 from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
@@ -35,6 +36,8 @@ SWITCHES = {
     "episodes": ("--no-episodes", "--episodes"),
 }
 """Options that are said by name alone, for False and for True."""
+MAX_SENSORS = 12
+"""Sensors of which a sentence is said."""
 MAX_EFFECTS = 12
 """Features whose effect is drawn."""
 DIGITS = 6
@@ -92,10 +95,13 @@ class Points:
     held_out: Mask
     residual: Array
     """Distance from the prediction without the reading, in its standard deviations; NaN for the flagged."""
+    sensor: NDArray[np.object_] | None = None
+    """The label of each reading's sensor, where several share the truth."""
 
     def take(self, rows: Rows) -> Points:
         """Some of them."""
-        picked = {name: getattr(self, name)[rows] for name in vars(self) if name != "when"}
+        there = [name for name, values in vars(self).items() if name != "when" and values is not None]
+        picked = {name: getattr(self, name)[rows] for name in there}
         return replace(self, when=[self.when[i] for i in rows.tolist()], **picked)
 
 
@@ -112,6 +118,8 @@ class EpisodeRecord:
     bias_std: float
     log_odds: float
     words: str
+    sensor: str = ""
+    """Its label, where several share the truth."""
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -123,6 +131,7 @@ class EpisodeRecord:
             "readings": len(self.rows),
             **{name: value if np.isfinite(value) else None for name, value in numbers.items()},
             "words": self.words,
+            **({"sensor": self.sensor} if self.sensor else {}),
             "rows": (self.rows + 1).tolist(),
         }
 
@@ -205,7 +214,8 @@ def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeR
         bias=episode.bias,
         bias_std=episode.bias_std,
         log_odds=episode.log_odds,
-        words=words,
+        words=f"{episode.sensor}: {words}" if episode.sensor else words,
+        sensor=episode.sensor,
     )
 
 
@@ -217,6 +227,8 @@ def _episode_columns(outcome: Analysis) -> dict[str, Any]:
     others[outcome.fitted.fit_rows] = False
     for i, episode in enumerate(episodes(outcome), start=1):
         inside = others & (values >= episode.span[0]) & (values <= episode.span[1])
+        if outcome.readings.sensors is not None:
+            inside &= outcome.readings.sensors.labels == episode.sensor
         inside[episode.rows] = True
         number[inside], kind[inside] = i, episode.kind
     return {"episode": number, "kind": kind}
@@ -259,7 +271,7 @@ def _reaches(outcome: Analysis) -> list[str]:
 
 def _more_sentences(outcome: Analysis) -> list[str]:
     """Those on the readings, which the page has too."""
-    lines, unit, flagged = [], outcome.unit, outcome.flagged
+    lines, unit, flagged = _on_sensors(outcome), outcome.unit, outcome.flagged
     if hasattr(outcome.fitted.estimator, "outlier_mask_"):
         share = flagged.sum() / max(1, outcome.readings.kept.sum())
         biases = outcome.verdict.bias[flagged]
@@ -281,6 +293,22 @@ def _more_sentences(outcome: Analysis) -> list[str]:
     if outcome.agreement:
         both, theirs = outcome.agreement["flagged_in_both"], outcome.agreement["flagged_in_table"]
         lines.append(f"The table flags {theirs} of the readings used; {both} of these are flagged here as well.")
+    return lines
+
+
+def _on_sensors(outcome: Analysis) -> list[str]:
+    """What each sensor adds to the truth on its own, where several share it."""
+    sensors = outcome.readings.sensors
+    if sensors is None:
+        return []
+    estimator, unit = outcome.fitted.estimator, outcome.unit
+    own = own_errors(estimator, outcome.readings)
+    labels = sorted(set(sensors.labels[outcome.readings.kept]))
+    lines = [f"The truth is what all of {sensors.column} share ({len(labels)} labels)."]
+    for label in labels[:MAX_SENSORS]:
+        errors = own[outcome.readings.kept & (sensors.labels == label)]
+        words = f"has an error of its own from {errors.min():+.3g} to {quantity(errors.max(), unit)}"
+        lines.append(f"{label} {'is the reference' if label == outcome.settings.reference else words}.")
     return lines
 
 
@@ -341,6 +369,7 @@ def fit_record(outcome: Analysis) -> FitRecord:
         flagged=verdict.flagged[shown],
         held_out=np.isin(shown, outcome.fitted.test_rows),
         residual=outcome.residual[shown],
+        sensor=None if readings.sensors is None else readings.sensors.labels[shown],
     )
     of = (
         "Residuals of the held-out readings that are not flagged, which the model has not seen."
@@ -407,6 +436,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
     columns = {
         "row": rows + 1,
         "time" if axis.is_time else readings.names[0]: np.array(axis.places(rows), dtype=object),
+        **({} if readings.sensors is None else {"sensor": readings.sensors.labels[rows]}),
         "value": readings.y[rows],
         "mean": outcome.prediction.mean[rows],
         "bias": verdict.bias[rows],

@@ -44,6 +44,8 @@ from biasgp.watch import ledger
 
 ROUNDING = 1e-10
 """Share of the prior variance by which rounding can make a covariance indefinite."""
+_NEIGHBOURS_PER_LABEL = 2
+"""Least number of nearest neighbours, as a multiple of the labels: readings at one time are equally near."""
 _THREADS: MakePool = on_threads
 
 
@@ -357,7 +359,15 @@ class LargeGP(BaseGP):
         names = ["auto", *(each.name for each in strategy.APPROXIMATIONS)]
         check_choice("approximation", self.approximation, names)
         neighbours = check_positive_integer("neighbors", self.neighbors)
-        return strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        chosen = strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        most = max((len(column.labels) for column in self.category_columns_), default=0)
+        needed = min(_NEIGHBOURS_PER_LABEL * most, len(problem) - 1)
+        if isinstance(chosen, strategy.NearestNeighbours) and neighbours < needed:
+            raise ValueError(
+                f"neighbors={neighbours} is too few for {most} labels: a reading's neighbours must be of its own sensor "
+                f"and of others. Use neighbors={2 * needed}."
+            )
+        return chosen
 
     def _watching(self) -> Any:
         max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)

@@ -115,8 +115,8 @@ class Leaf(Kernel):
         for column in self.columns:
             if _resolve(column, width, names) in categories:
                 raise ValueError(
-                    f"{type(self).__name__} needs numbers, but column {column!r} of X is taken for labels by Same. Leave "
-                    "it out of on()."
+                    f"{type(self).__name__} needs numbers, but column {column!r} of X is taken for labels by Same. "
+                    "Leave it out of on()."
                 )
         return self
 

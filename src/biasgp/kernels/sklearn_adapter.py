@@ -22,9 +22,7 @@ class SklearnKernel(Kernel):
         return self
 
     def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
-        raise ValueError(
-            "A scikit-learn kernel works on all columns, labels too; beside Same use biasgp.kernels."
-        )
+        raise ValueError("A scikit-learn kernel works on all columns, labels too; beside Same use biasgp.kernels.")
 
     @property
     def theta(self) -> Array:
