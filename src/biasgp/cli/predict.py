@@ -137,6 +137,7 @@ def _readings(table: Table, needs: _Needs) -> Readings:
     if needs.together is not None:
         here = needs.together in table.columns
         sensors = Sensors.of(table, needs.together) if here else Sensors(needs.together, np.full(len(table), None))
+        y = np.where(sensors.known, y, np.nan)  # without its sensor, a reading cannot be judged
         if not here:
             remark(f"There is no column {needs.together!r}: the truth is predicted, but no reading of a sensor.")
     readings = Readings(target, features, X, y, np.isfinite(y), (), None, (), sensors=sensors)

@@ -364,8 +364,8 @@ class LargeGP(BaseGP):
         needed = min(_NEIGHBOURS_PER_LABEL * most, len(problem) - 1)
         if isinstance(chosen, strategy.NearestNeighbours) and neighbours < needed:
             raise ValueError(
-                f"neighbors={neighbours} is too few for {most} labels: a reading's neighbours must be of its own sensor "
-                f"and of others. Use neighbors={2 * needed}."
+                f"neighbors={neighbours} is too few for {most} labels: a reading's neighbours must be of its own "
+                f"sensor and of others. Use neighbors={2 * needed}."
             )
         return chosen
 
