@@ -284,7 +284,8 @@ def read_readings(
 
 def _refuse_sensors(sensors: Sensors, kept: Mask) -> None:
     """Refuse fewer than two sensors, and one with too few readings."""
-    labels, counts = np.unique(sensors.labels[kept].astype(str), return_counts=True)
+    found, counts = np.unique(sensors.labels[kept].astype(str), return_counts=True)
+    labels = found.tolist()
     if len(labels) < 2:
         only = f"only one label, {labels[0]!r}" if len(labels) else "no label"
         raise TableError(
