@@ -6,10 +6,14 @@ N = 400, f Matérn 3/2 with length-scale 30 and standard deviation 1, σ = 0.3, 
 plain GP without the faulty readings (of records without a fault, with all). Columns: MSE of f over the oracle's (ratio
 of means, and the share of series within 1.25), series with both ends of every fault within two readings, share of the
 faulty readings that is flagged, series with an episode and with a note, share of f inside the 95 % band over the
-faults, CPU time over that of a fit without episodes. The rows named together are of three co-located sensors of 130
-readings each, one of which drifts: RMSE of y − bias_ of that sensor, and of the others, against f in units of σ (the
-noise itself would be 1), RMSE of f over that of a GP without the drifting sensor, share of f inside the band. With --faults, a folder of windows named like
-2003-05-17-no-stuck-242-285.csv (columns value and flag): found is 80 % of the run's readings flagged.
+faults, CPU time over that of a fit without episodes.
+
+Rows named together are of three co-located sensors of 130 readings each, one of which drifts: RMSE of y − bias_ of that
+sensor (over all series, and the worst) and of the others against f, in units of σ (the noise itself has 1), RMSE of f
+over that of a plain GP without the drifting sensor, share of f inside the 95 % band, CPU seconds.
+
+With --faults, a folder of windows named like 2003-05-17-no-stuck-242-285.csv (columns value and flag): found is 80 % of
+the run's readings flagged.
 """
 
 from __future__ import annotations
