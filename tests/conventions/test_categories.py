@@ -171,6 +171,28 @@ def test_sensors_without_errors_are_one_sensor(data, frame):
     assert together.noise_variance_ == pytest.approx(pooled.noise_variance_, rel=1e-3)
 
 
+def test_the_sensor_that_drifts_has_a_variance_of_its_own(data, plain, sparse):
+    for model in (plain, sparse):
+        variances = model.kernel_.right.left.variance
+        assert len(variances) == 3
+        assert np.argmax(variances) == "ABC".index(data.drifting)
+        assert np.sort(variances)[1] < 0.02 * max(variances)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_sensors_that_all_drift_have_one_variance_and_f_is_uncertain(seed):
+    """With a variance each, the sensor with the smallest one would be taken for the truth."""
+    data = together_series(replace(SCENARIO, record=replace(SCENARIO.record, n=60), size=0.0), random_state=seed)
+    t, rng = data.t[:60], np.random.default_rng(100 + seed)
+    C = Matern32(variance=0.25, length_scale=20.0).bind(t[:, None])(t[:, None])
+    own = rng.multivariate_normal(np.zeros(60), C, 3).ravel()
+    X = pd.DataFrame({"time": data.t, "sensor": data.sensor})
+    model = GaussianGP(KERNEL).fit(X, data.y + own)
+    assert isinstance(model.kernel_.right.left.variance, float)
+    mean, std = model.predict(X[:60], return_std=True)
+    assert np.mean(np.abs(mean - data.f[:60]) < 1.96 * std) > 0.8
+
+
 @pytest.mark.parametrize("kind", [GaussianGP, SparseBiasGP])
 def test_names_and_the_order_of_rows_make_no_difference(kind):
     data = together_series(SMALL, random_state=1)

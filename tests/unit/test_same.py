@@ -19,8 +19,8 @@ KERNELS = {
     "one variance": Same(1, each=False),
     "each": Same(1, each=True),
     "offsets": Matern32().on(0) + Same(1),
-    "own errors": Matern32().on(0) + Same(1) * Matern32().on(0),
-    "own errors, one variance": Exponential().on(0) + Same(1, each=False) * SquaredExponential().on(0),
+    "own errors": Matern32().on(0) + Same(1, each=True) * Matern32().on(0),
+    "own errors, one variance": Exponential().on(0) + Same(1) * SquaredExponential().on(0),
     "on the right": Linear().on(0) + Periodic().on(0) * Same(1),
     "in a bracket": (Constant() + Same(1)) * Matern32().on(0),
 }
@@ -88,22 +88,25 @@ def test_values():
     assert kernel(np.array([[2.0]]), X).max() == 0.0
 
 
-def test_three_labels_have_variances_of_their_own_and_two_do_not():
-    two, three = points(0, 20, 2), points(0, 20, 3)
-    two[:, 1] = np.abs(two[:, 1])
-    assert Same(1).bind(two).parameter_names == ["variance"]
-    assert Same(1).bind(three).parameter_names == ["variance[0]", "variance[1]", "variance[2]"]
-    assert Same(1, each=True).bind(two).variance == (1.0, 1.0)
-    assert Same(1, each=False).bind(three).variance == 1.0
-    two[0, 1] = -1.0  # a reference is a third one to compare with
-    assert Same(1).bind(two).variance == (1.0, 1.0)
-    assert Same(1, variance=4.0).bind(three, unit=2.0).variance == (2.0, 2.0, 2.0)
-    assert Same(1, variance=[1.0, 4.0, 2.0]).bind(three, unit=2.0).variance == (0.5, 2.0, 1.0)
+def test_labels_share_a_variance_or_have_one_each():
+    X = points(0, 20, 3)
+    assert Same(1).bind(X).parameter_names == ["variance"]
+    assert Same(1, each=True).bind(X).parameter_names == ["variance[0]", "variance[1]", "variance[2]"]
+    assert Same(1, variance=4.0).bind(X, unit=2.0).variance == 2.0
+    assert Same(1, variance=4.0, each=True).bind(X, unit=2.0).variance == (2.0, 2.0, 2.0)
+    assert Same(1, variance=[1.0, 4.0, 2.0]).bind(X, unit=2.0).variance == (0.5, 2.0, 1.0)
+
+
+def test_a_choice_is_open_until_it_is_made():
+    kernel = Matern32().on(0) + Same(1) * Matern32().on(0)
+    assert kernel.with_variances(each=True) == Matern32().on(0) + Same(1, each=True) * Matern32().on(0)
+    for decided in (Same(1, each=False), Same(1, each=True), Same(1, variance=(1.0, 2.0)), Matern32()):
+        assert decided.with_variances(each=True) == decided.with_variances(each=False) == decided
 
 
 def test_the_scale_of_a_product_is_held():
     X = points(0, 20)
-    for joined in (Same(1) * Matern32().on(0), Matern32().on(0) * Same(1)):
+    for joined in (Same(1, each=True) * Matern32().on(0), Matern32().on(0) * Same(1, each=True)):
         bounds = dict(zip(joined.bind(X).parameter_names, joined.bind(X).bounds(X), strict=True))
         free = [name for name, (low, high) in bounds.items() if low < high]
         assert len([name for name in free if "variance[" in name]) == 3

@@ -33,7 +33,7 @@ from biasgp.estimators.validation import (
 from biasgp.kernels import Kernel, SquaredExponential, as_kernel
 from biasgp.models import strategy
 from biasgp.models.diagnosis import Finding
-from biasgp.models.own_error import with_own_errors
+from biasgp.models.own_error import with_chosen_variances, with_own_errors
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import EXACT, Strategy
@@ -195,8 +195,10 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
                 Finding("constant", text, ("right column",)).warn(stacklevel=4)
             response = ScaledResponse(y_array, scaling)
+            if self.category_columns_:
+                self._refuse_nothing_shared(kernel.bind(X_array, column_names(self)), X_array)
+                kernel = with_chosen_variances(kernel, X_array, response, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            self._refuse_nothing_shared(bound, X_array)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
@@ -205,7 +207,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _refuse_nothing_shared(self, bound: Kernel, X: Array) -> None:
         """Refuse a kernel by which nothing is left of f where there is no label."""
-        if self.category_columns_ and not (bound.diag(at_no_label(X, self.category_columns_)) > 0.0).any():
+        if not (bound.diag(at_no_label(X, self.category_columns_)) > 0.0).any():
             raise ValueError(
                 "By this kernel the labels have nothing in common that could be predicted. Add a kernel without Same, "
                 "as in Matern32() + Same('sensor') * Matern32()."

@@ -51,6 +51,10 @@ class Kernel(ABC):
         """This kernel for X with columns of labels, which only `Same` may see: all columns are then all others."""
         return self
 
+    def with_variances(self, *, each: bool) -> Self:
+        """This kernel with one variance for all labels, or one for each, where `Same` leaves it open."""
+        return self
+
     @property
     @abstractmethod
     def theta(self) -> Array:
@@ -147,6 +151,10 @@ class _Pair(Kernel):
 
     def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
         left, right = (each.beside_categories(categories, names, width) for each in (self.left, self.right))
+        return replace(self, left=left, right=right)
+
+    def with_variances(self, *, each: bool) -> Self:
+        left, right = (part.with_variances(each=each) for part in (self.left, self.right))
         return replace(self, left=left, right=right)
 
     @property

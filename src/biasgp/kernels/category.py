@@ -12,9 +12,6 @@ from biasgp._typing import Array
 from biasgp.kernels.base import Column, Pullback
 from biasgp.kernels.leaf import Leaf, short
 
-_LABELS_TO_COMPARE = 3
-"""Labels from which each has a variance of its own: of two sensors that disagree nobody can tell which one is wrong."""
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class Same(Leaf):
@@ -36,8 +33,9 @@ class Same(Leaf):
         One number, or one per label in the order of the sorted labels.
     each : bool, optional
         Whether each label has a variance of its own, so that a few labels may differ from the others more than those
-        differ among themselves. Left out: yes where there are three labels or more, since of two that disagree the
-        readings cannot tell which one is wrong.
+        differ among themselves. Left out, estimators choose by evidence where there are three labels or more: of two
+        that disagree the readings cannot tell which one is wrong. The kernel itself has one variance then, unless
+        several are given.
 
     Examples
     --------
@@ -78,14 +76,15 @@ class Same(Leaf):
     def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
         return self
 
+    def with_variances(self, *, each: bool) -> Self:
+        return self if self.each is not None or isinstance(self.variance, tuple) else replace(self, each=each)
+
     def on(self, *columns: Column) -> Self:
         raise ValueError(f"{self!r} has its column. Choose the columns of the other kernels before joining them to it.")
 
     def _start(self, columns: Array, unit: float) -> dict[str, Any]:
         n = int(columns.max(initial=-1.0)) + 1
-        each = self.each
-        if each is None:
-            each = n + bool((columns < 0.0).any()) >= _LABELS_TO_COMPARE or isinstance(self.variance, tuple)
+        each = isinstance(self.variance, tuple) if self.each is None else self.each
         if not each and isinstance(self.variance, tuple):
             raise ValueError(f"Same: {len(self.variance)} variances were given, but each=False asks for one.")
         if not each or n == 0:

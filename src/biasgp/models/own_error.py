@@ -6,6 +6,7 @@ points without their labels is each sensor's own error, and the model's biases a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,38 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Posterior
+from biasgp.inputs import representative_rows
+from biasgp.kernels import Kernel
 from biasgp.models.episodes import STUCK
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.search import SparseBiasFit
+from biasgp.models.transform_choice import rough_fit
+from biasgp.response import ScaledResponse
 
 _BLOCK = 128
 """Readings whose joint covariance with f is computed at once."""
+_TO_COMPARE = 3
+"""Labels from which each may have a variance of its own."""
+_TRIAL_ROWS = 400
+"""Readings by which that is chosen."""
+_NATS_PER_VARIANCE = 1.0
+"""What a variance more must raise the log evidence by, as in Akaike's criterion. One too many makes f too certain: the
+sensor whose variance comes out smallest is then taken for the truth."""
+
+
+def with_chosen_variances(kernel: Kernel, X: Array, response: ScaledResponse, names: Sequence[str] | None) -> Kernel:
+    """The kernel with one variance for the errors of all labels or one for each, where `Same` leaves it open."""
+    one, each = (kernel.with_variances(each=choice) for choice in (False, True))
+    rows = np.sort(representative_rows(X, response.y, min(len(X), _TRIAL_ROWS)))
+    part = X[rows]
+    bound = [choice.bind(part, names) for choice in (one, each)]
+    more = len(bound[1].theta) - len(bound[0].theta)
+    labels = max(len(np.unique(part[:, int(column)])) for column in bound[0].category_columns)
+    if more == 0 or labels < _TO_COMPARE or response.scaling.constant:
+        return one
+    few = ScaledResponse(response.y[rows], response.scaling)
+    fits = [rough_fit(part, few, choice, names) for choice in (one, each)]
+    return each if fits[1].log_evidence - fits[0].log_evidence > _NATS_PER_VARIANCE * more else one
 
 
 def with_own_errors(found: Any, problem: Problem, unlabelled: Array) -> Any:
