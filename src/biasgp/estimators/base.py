@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
@@ -197,13 +197,19 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             response = ScaledResponse(y_array, scaling)
             if self.category_columns_:
                 self._refuse_nothing_shared(kernel.bind(X_array, column_names(self)), X_array)
-                kernel = with_chosen_variances(kernel, X_array, response, column_names(self))
+                told = self._tells_of_f(X_array, y_array)
+                trial = ScaledResponse(y_array[told], scaling)
+                kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
+
+    def _tells_of_f(self, X: Array, y: Array) -> Mask:
+        """Readings by which kernels are compared before the fit."""
+        return np.ones(len(y), dtype=bool)
 
     def _refuse_nothing_shared(self, bound: Kernel, X: Array) -> None:
         """Refuse a kernel by which nothing is left of f where there is no label."""

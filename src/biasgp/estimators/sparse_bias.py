@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import sensor_at, series_of
 from biasgp.estimators.episode_notes import in_users_units, notes
 from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import Episode, Ordering
+from biasgp.models.episodes import Episode, Ordering, stuck_runs
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
@@ -123,6 +123,13 @@ class SparseBiasGP(LargeGP):
             return tuple(replace(each, sensor=sensor) for each, sensor in zip(episodes, sensors, strict=True))
 
         return replace(found, episodes=named(found.episodes), alternatives=tuple(map(named, found.alternatives)))
+
+    def _tells_of_f(self, X: Array, y: Array) -> Mask:
+        told, column = super()._tells_of_f(X, y), self._order_column()
+        if column is not None:
+            ordering = Ordering(X[:, column], series=series_of(X, self.category_columns_))
+            told[[row for episode in stuck_runs(ordering, y) for row in episode.rows]] = False
+        return told
 
     def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:
         """The readings in the order in which biases may last, if there is one."""
