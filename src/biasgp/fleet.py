@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 import shutil
 import tempfile
@@ -107,13 +108,65 @@ class FleetExecution(Execution):
 _SERIAL = FleetExecution()
 
 
+@dataclass(frozen=True)
+class WithEvents:
+    """An estimator, and the values of its ordering column at which the sensors were serviced.
+
+    `events` is a sequence of values, the same for all groups; or a table whose column `by` names the group of each
+    event, so that each group has its own, and that has one other column, or one with the name of a feature. A group
+    without any is fitted without events.
+    """
+
+    estimator: BaseGP
+    events: Any
+
+    def of(self, group: str, features: Sequence[str], by: str) -> Array | None:
+        """The events of a group, if any are known."""
+        column = self._column(features, by)
+        if column is None:
+            return np.asarray(self.events)
+        values = column[self.events[by].map(str) == group].dropna()
+        return np.asarray(values) if len(values) else None
+
+    def check(self, groups: Sequence[FleetGroup], features: Sequence[str], by: str) -> None:
+        """Refuse an estimator that takes no events, and an event of no group or of one that is not there."""
+        if "events" not in inspect.signature(self.estimator.fit).parameters:
+            raise ValueError(f"{type(self.estimator).__name__} takes no events; SparseBiasGP does.")
+        if self._column(features, by) is None:
+            return
+        known = {group.name for group in groups}
+        for row, name in enumerate(self.events[by]):
+            if pd.isna(name):
+                raise ValueError(f"events, column {by!r}, row {row}: an event without a group.")
+            if str(name) not in known:
+                raise ValueError(f"events, column {by!r}, row {row}: the table has no group {str(name)!r}.")
+
+    def _column(self, features: Sequence[str], by: str) -> pd.Series | None:
+        """The values in a table of events; None where it is no table."""
+        if not isinstance(self.events, pd.DataFrame):
+            return None
+        if by not in self.events.columns:
+            raise ValueError(
+                f"events has no column {by!r}, which names the group of each event. Pass a list of values where all "
+                "groups have the same."
+            )
+        others = [name for name in self.events.columns if name != by]
+        named = [name for name in others if name in features]
+        chosen = named if len(named) == 1 else others
+        if len(chosen) != 1:
+            raise ValueError(
+                f"events must have one column beside {by!r}, or one with the name of a feature; it has {others}."
+            )
+        return self.events[chosen[0]]
+
+
 def fit_groups(
     table: pd.DataFrame,
     *,
     by: str,
     target: str,
     features: Sequence[str],
-    estimator: BaseGP | None = None,
+    estimator: BaseGP | WithEvents | None = None,
     execution: FleetExecution = _SERIAL,
 ) -> Fleet:
     """Fit a model to each group of a table.
@@ -126,8 +179,8 @@ def fit_groups(
         Column that names the group of each row.
     target, features : str, list of str
         Columns of numbers.
-    estimator : estimator, optional
-        What to fit, SparseBiasGP() when left out.
+    estimator : estimator or WithEvents, optional
+        What to fit, SparseBiasGP() when left out; with the times of services, where they are known.
     execution : FleetExecution
         Workers, a time limit for each group, progress, and the folder of the models.
     """
@@ -140,23 +193,37 @@ def fit_groups(
     groups = split(usable[by])
     if not groups:
         raise ValueError(f"No row has {by!r}, {target!r} and all of the features.")
+    model = SparseBiasGP() if estimator is None else estimator
+    services = None
+    if isinstance(model, WithEvents):
+        model, services = model.estimator, model
+        services.check(split(table[by]), features, by)
     folder = Path(tempfile.mkdtemp(prefix="biasgp-fleet-") if execution.folder is None else execution.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    model = SparseBiasGP() if estimator is None else estimator
 
     def file(group: FleetGroup) -> str:
         return f"{group.slug}.skops"
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
-        return deepcopy(model), rows[features], rows[target].to_numpy(dtype=float), str(folder / file(group))
+        y = rows[target].to_numpy(dtype=float)
+        return deepcopy(model), rows[features], y, str(folder / file(group)), events_of(group)
+
+    def events_of(group: FleetGroup) -> Array | None:
+        return None if services is None else services.of(group.name, features, by)
+
+    def data(group: FleetGroup) -> list[pd.DataFrame]:
+        events = events_of(group)
+        read = usable.iloc[group.rows][[target, *features]]
+        return [read] if events is None else [read, pd.DataFrame({"event": events})]
 
     work = GroupWork(
         function=_fit_one,
         payload=payload,
         settings=(biasgp.__version__, repr(model.get_params()), target, *features),
-        data=lambda group: usable.iloc[group.rows][[target, *features]],
+        data=data,
         file=file,
+        columns=(*COLUMNS, *([EPISODES] if getattr(model, "order", None) is not None else [])),
     )
     results = run_groups(groups, work, folder, execution)
     # A group that was given up can have been ended in the middle of writing.
@@ -175,7 +242,7 @@ class GroupWork:
     """Called with the payload; returns the values of the columns and a "message"."""
     payload: Callable[[FleetGroup], Any]
     settings: Sequence[str]
-    data: Callable[[FleetGroup], pd.DataFrame]
+    data: Callable[[FleetGroup], Sequence[pd.DataFrame]]
     """The cells that the result depends on, besides the settings."""
     file: Callable[[FleetGroup], str]
     """What a finished group leaves in the folder."""
@@ -190,8 +257,8 @@ def run_groups(groups: Sequence[FleetGroup], work: GroupWork, folder: Path, exec
     """
     keyed = {}
     for group in groups:
-        contents = np.asarray(pd.util.hash_pandas_object(work.data(group), index=False)).tobytes()
-        keyed[f"{group.slug}-{_digest([*work.settings, contents])}"] = group
+        contents = [np.asarray(pd.util.hash_pandas_object(part, index=False)).tobytes() for part in work.data(group)]
+        keyed[f"{group.slug}-{_digest([*work.settings, *contents])}"] = group
     with Store(folder / FINISHED) as store:
         for key, group in keyed.items():
             known = store.outcomes.get(key)
@@ -216,12 +283,12 @@ def _number(value: Any, *, whole: bool) -> Any:
     return value if isinstance(value, int) or (isinstance(value, float) and not whole) else np.nan
 
 
-def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:
-    estimator, X, y, path = task
+def _fit_one(task: tuple[Any, pd.DataFrame, Array, str, Array | None]) -> dict[str, Any]:
+    estimator, X, y, path, events = task
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(X, y)
+        estimator.fit(X, y, **({} if events is None else {"events": events}))
     # A worker of a run that was killed a moment ago may still be writing.
     with stage(Path(path), ORPHANS_END) as folder:
         save_model(folder / "model", estimator)
@@ -231,6 +298,7 @@ def _fit_one(task: tuple[BaseGP, pd.DataFrame, Array, str]) -> dict[str, Any]:
     return {
         "readings": len(y),
         "flagged": None if flagged is None else int(flagged.sum()),
+        EPISODES: len(getattr(estimator, "episodes_", ())),
         "noise_std": float(np.sqrt(estimator.noise_variance_)),
         "seconds": time.perf_counter() - began,
         "trustworthy": bool(getattr(estimator, "trustworthy_", not doubts)),

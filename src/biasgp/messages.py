@@ -1,6 +1,12 @@
-"""Typed warnings and errors. Each says what happened and what the user can do about it, in text fit to print."""
+"""Typed warnings and errors. Each says what happened and what the user can do about it, in text fit to print.
+
+Also what makes texts and numbers fit to print.
+"""
 
 from __future__ import annotations
+
+HOURS = ((1.0 / 60.0, "seconds", 3600.0), (1.0, "minutes", 60.0), (72.0, "h", 1.0))
+"""Below how many hours a length of time is told in which unit, and how many of it are an hour; beyond, in days."""
 
 
 def printable(text: str) -> str:
@@ -11,6 +17,19 @@ def printable(text: str) -> str:
 def clip(text: str, length: int = 60) -> str:
     """The text, cut where it would fill the line."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def duration(hours: float) -> str:
+    """A length of time, in its natural unit."""
+    unit, factor = next(((unit, factor) for limit, unit, factor in HOURS if hours < limit), ("days", 1.0 / 24.0))
+    return quantity(hours * factor, unit, 2)
+
+
+def quantity(value: float, unit: str, digits: int = 3) -> str:
+    """A number to a few digits, without an exponent where that is readable, and its unit."""
+    short = float(f"{value:.{digits}g}")
+    readable = 1e-4 <= abs(short) < 1e6 or short == 0.0
+    return f"{f'{short:g}' if readable else f'{value:.{digits}g}'} {unit}".strip()
 
 
 class BiasGPWarning(UserWarning):

@@ -52,7 +52,13 @@ def test_each_group_has_its_folder_and_a_row_in_the_index(table, tmp_path):
     index = (out / "index.html").read_text(encoding="utf-8")
     assert f'href="{rows["north"]["file"]}"' in index
     assert "<script>alert" not in index
-    assert "episodes" not in rows["north"] and "episodes" not in index
+    assert rows["north"]["episodes"] == "0" and rows["<script>alert(1)</script>"]["episodes"] == ""
+
+
+def test_without_a_search_for_episodes_the_index_has_no_number_of_them(table, tmp_path):
+    assert fit(table, tmp_path / "fleet", "--no-episodes").exit_code == 0
+    assert "episodes" not in (tmp_path / "fleet" / "results.csv").read_text().splitlines()[0]
+    assert "episodes" not in (tmp_path / "fleet" / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_same_command_goes_on_and_another_is_refused(table, tmp_path):

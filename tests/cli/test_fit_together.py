@@ -46,7 +46,6 @@ def found(tmp_path_factory):
         *WORDS,
         "--response",
         "identity",
-        "--episodes",
         "--out",
         str(folder / "out"),
     ]
@@ -62,7 +61,7 @@ def test_the_terminal_tells_of_each_sensor(found):
     for label in ("A", "B", HOSTILE):
         assert f"{label} has an error of its own from" in printed
     start = whole["time"][whole["stuck"]].min().strftime("%Y-%m-%d %H:%M")
-    assert f"{HOSTILE}: stuck at" in printed and f"for 19 h from {start}" in printed
+    assert f"sensor {HOSTILE}: stuck at" in printed and f"for 19 h from {start}" in printed
 
 
 def test_cleaned_readings_are_the_truth_and_noise(found):
@@ -82,6 +81,8 @@ def test_the_summary_and_the_page_name_sensors(found):
     folder, *_ = found
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert [(each["kind"], each["sensor"]) for each in summary["episodes"]] == [("stuck", HOSTILE)]
+    assert summary["episodes"][0]["words"].startswith(f"sensor {HOSTILE}: stuck at")
+    assert "episodes" not in summary["command"], "they are looked for as a rule"
     assert {each["sensor"] for each in summary["flagged"]} >= {HOSTILE}
     assert "--together sensor" in summary["command"] and summary["features"] == ["time"]
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -134,7 +135,7 @@ def test_a_reference_numbers_as_labels_and_rows_held_out(run, tmp_path):
 def test_rows_that_were_not_in_the_fit_have_the_errors_of_their_sensors(run, tmp_path):
     written, whole = table()
     written.to_csv(tmp_path / "r.csv", index=False)
-    result = run("fit", "r.csv", *WORDS, "--response", "identity", "--episodes", "--max-rows", "150", "--out", "o")
+    result = run("fit", "r.csv", *WORDS, "--response", "identity", "--max-rows", "150", "--out", "o")
     assert result.exit_code == 0, result.output
     cleaned = pd.read_csv(tmp_path / "o" / "cleaned.csv")
     drifting = together_series(SCENARIO, random_state=5).drifting
@@ -142,6 +143,16 @@ def test_rows_that_were_not_in_the_fit_have_the_errors_of_their_sensors(run, tmp
     assert rest.any()
     off = (cleaned["no_ppb"] - cleaned["bias"] - whole["f"])[rest]
     assert np.sqrt(np.mean(off**2)) < 1.5 * SCENARIO.record.noise
+
+
+def test_episodes_can_be_left_out(run, tmp_path):
+    table()[0].to_csv(tmp_path / "r.csv", index=False)
+    result = run("fit", "r.csv", *WORDS, "--response", "identity", "--no-episodes", "--out", "o")
+    assert result.exit_code == 0, result.output
+    assert "stuck at" not in result.stdout and "A has an error of its own" in result.stdout
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))
+    assert "--no-episodes" in summary["command"]
+    assert not {"episode", "kind"} & set(pd.read_csv(tmp_path / "o" / "cleaned.csv").columns)
 
 
 @pytest.mark.parametrize("method", ["gp", "cob"])

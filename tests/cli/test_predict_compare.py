@@ -1,4 +1,4 @@
-"""`biasgp predict`, `biasgp compare`, `biasgp demo`."""
+"""`biasgp predict`, `biasgp compare`."""
 
 from __future__ import annotations
 
@@ -130,15 +130,3 @@ def test_compare_goes_on_when_a_method_fails(run, readings, monkeypatch):
 @pytest.mark.parametrize("words", [("--methods", "magic"), ("--target", "x"), ("--folds", "1")])
 def test_compare_refuses(run, readings, words):
     assert run("compare", readings, *words).exit_code == 2
-
-
-def test_the_demo_is_the_campaign_with_the_truth_flagged():
-    from biasgp.cli.demo import campaign_table
-
-    table = campaign_table()
-    assert len(table) == 1400
-    assert (table["no_flag"] == "#").sum() == 5 and (table["o3_flag"] == "#").sum() == 45
-
-
-def test_the_demo_refuses_an_unknown_gas(run):
-    assert run("demo", "--gas", "xenon").exit_code == 2

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.analysis.record import Axis, Effect, EpisodeRecord, FitRecord, Points
+from biasgp.analysis.places import Axis, EpisodeRecord
+from biasgp.analysis.record import Effect, FitRecord, Points
 from biasgp.study.results import Results
 from biasgp.study.scoring import SCORES
 

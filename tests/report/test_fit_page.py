@@ -75,7 +75,7 @@ def test_episodes_are_shaded_by_kind_and_listed_and_the_notes_are_told():
     looks = {(shape["fillcolor"], shape["line"]["color"], shape["line"]["dash"]) for shape in shapes}
     assert len(looks) == 4 and len({dash for *_, dash in looks}) == 4
     assert [shapes[2]["x0"], shapes[2]["x1"]] == pytest.approx(made.episodes[0].span, rel=1e-12)
-    assert "Episodes: 5" in page and page.count("+2.5 ± 0.4") == 5
+    assert "Episodes: 5" in page and page.count("+2.5 ± 0.4") == 5 and page.count("<td>words</td>") == 5
     assert page.index("no_ppb may have changed.") < page.index("The readings and the estimated truth")
 
 
@@ -92,6 +92,8 @@ def test_in_a_browser_each_kind_of_episode_is_in_the_legend(chromium, write):
     legend = chromium.js("Array.from(document.querySelectorAll('#readings .legendtext')).map(t => t.textContent)")
     assert [name for name in legend if name in SHADES] == ["ramp", "stuck", "shift", "step"]
     assert chromium.js("document.querySelectorAll('#readings .shapelayer path').length") >= 5
+    listed = chromium.js("Array.from(document.querySelectorAll('.plain tbody tr')).map(r => r.cells[0].textContent)")
+    assert listed == ["stuck", "shift", "step", "ramp", "stuck"]
     assert chromium.complaints == []
 
 

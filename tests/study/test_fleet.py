@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.fleet import FINISHED, FleetExecution, fit_groups, split
+from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.fleet import FINISHED, FleetExecution, WithEvents, fit_groups, split
 
 FEATURES = ["t"]
 
@@ -148,3 +149,52 @@ def test_names_of_groups_are_safe_file_names_and_differ():
 def test_a_column_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="'depth'"):
         fit_groups(readings(), by="station", target="y", features=["depth"])
+
+
+def drifting(seed: int) -> tuple[pd.DataFrame, float]:
+    """Readings with a drift, and when it was ended."""
+    scenario = FaultScenario(kind="ramp", size=10.0, lengths=(25, 30), count=1, n=120)
+    series = faulty_series(scenario, random_state=seed)
+    return pd.DataFrame({"t": series.t, "y": series.y}), float(series.t[series.faults[0][1]])
+
+
+def test_each_group_has_its_own_events_and_its_number_of_episodes(tmp_path):
+    (first, end), (second, _) = drifting(1), drifting(2)
+    table = pd.concat([first.assign(station="a"), second.assign(station="b")], ignore_index=True)
+    model = SparseBiasGP(order="t")
+    services = pd.DataFrame({"when": [end], "station": ["a"]})
+    found = fleet(table, WithEvents(model, services), folder=tmp_path)
+    assert list(found.results["episodes"]) == [len(found.model(name).episodes_) for name in "ab"]
+    alone = SparseBiasGP(order="t").fit(first[FEATURES], first["y"], events=[end])
+    assert found.model("a").episodes_ == alone.episodes_ != ()
+    assert found.model("b").episodes_ == SparseBiasGP(order="t").fit(second[FEATURES], second["y"]).episodes_
+    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.skops")}
+    fleet(table, WithEvents(model, services.assign(when=end + 1.0)), folder=tmp_path)
+    changed = [name for name in written if (tmp_path / name).stat().st_mtime_ns != written[name]]
+    assert changed == [found.results["file"][0]], "the other's have not changed"
+
+
+def test_events_in_a_list_are_those_of_all_groups():
+    (table, end), model = drifting(1), SparseBiasGP(order="t")
+    found = fleet(table.assign(station="a"), WithEvents(model, [end]))
+    assert found.model("a").episodes_ == model.fit(table[FEATURES], table["y"], events=[end]).episodes_
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ({"station": ["s0", "s9"], "t": [1.0, 2.0]}, "events, column 'station', row 1: the table has no group 's9'"),
+        ({"station": ["s0", None], "t": [1.0, 2.0]}, "row 1: an event without a group"),
+        ({"t": [1.0]}, "events has no column 'station'"),
+        ({"station": ["s0"], "a": [1.0], "b": [1.0]}, r"one with the name of a feature; it has \['a', 'b'\]"),
+        ({"station": ["s0"]}, "must have one column beside 'station'"),
+    ],
+)
+def test_events_that_make_no_sense_are_named(events, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        fleet(readings(), WithEvents(SparseBiasGP(order="auto"), pd.DataFrame(events)))
+
+
+def test_an_estimator_that_takes_no_events_is_refused():
+    with pytest.raises(ValueError, match="GaussianGP takes no events"):
+        fleet(readings(), WithEvents(GaussianGP(), [1.0]))

@@ -10,7 +10,9 @@ from numpy.testing import assert_array_equal
 from biasgp import SparseBiasGP
 from biasgp.data.faults import FaultScenario, TogetherScenario, together_series
 from biasgp.kernels import Matern32, Same
-from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, Ordering, Run, stuck_runs
+from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, EpisodePrior, Ordering, Run, stuck_runs
+from biasgp.models.run_scan import RunScan
+from biasgp.models.sparse.episode_search import POLICY, EpisodeSearch, _isolated
 
 KERNEL = Matern32().on("time") + Same("sensor") * Matern32().on("time")
 
@@ -26,11 +28,11 @@ def two_series() -> tuple[np.ndarray, np.ndarray]:
 def test_places_go_series_by_series():
     t, series = two_series()
     ordering = Ordering(t, series=series)
-    assert ordering.bounds == [(0, 10), (10, 24)]
+    assert ordering.bounds == ((0, 10), (10, 24))
     assert_array_equal(series[ordering.rows], np.repeat([0, 1], [10, 14]))
     assert_array_equal(t[ordering.rows_of(Run(SHIFT, 10, 13))], [0.5, 1.5, 2.5])
-    assert ordering.named(SHIFT, 10) == ordering.named(SHIFT, 24) == STEP
-    assert ordering.named(SHIFT, 9) == SHIFT
+    assert ordering.named(SHIFT, 6, 10) == ordering.named(SHIFT, 20, 24) == STEP
+    assert ordering.named(SHIFT, 5, 9) == ordering.named(SHIFT, 10, 14) == SHIFT
 
 
 def test_no_run_crosses_from_one_series_to_the_next():
@@ -47,15 +49,15 @@ def test_a_run_is_priced_as_in_its_own_series():
     """The record's length enters by the longest series alone; runs at an end of their own series are censored there."""
     t = np.arange(20.0)
     alone, both = Ordering(t), Ordering(np.tile(t, 2), series=np.repeat([0, 1], 20))
-    for run in (Run(SHIFT, 4, 9), Run(SHIFT, 0, 5), Run(STEP, 13, 20), Run(RAMP, 0, 7)):
+    for run in (Run(SHIFT, 4, 9), Run(SHIFT, 0, 5), Run(STEP, 13, 20), Run(RAMP, 0, 10)):
         shifted = Run(run.kind, run.first + 20, run.stop + 20)
         prices = [o.log_prior_of((r,)) - o.log_prior_of(()) for o, r in ((alone, run), (both, run), (both, shifted))]
         assert prices[1] == prices[2]
         rate = both.prior.log_count(1, 40) - both.prior.log_count(0, 40)
         rate -= alone.prior.log_count(1, 20) - alone.prior.log_count(0, 20)
         assert prices[1] == pytest.approx(prices[0] + rate)
-        assert_array_equal(both.column(shifted)[20:], alone.column(run))
-        assert_array_equal(both.column(shifted)[:20], np.zeros(20))
+        assert_array_equal(both.columns([shifted])[20:], alone.columns([run]))
+        assert_array_equal(both.columns([shifted])[:20], np.zeros((20, 1)))
 
 
 @pytest.mark.parametrize("kind", [SHIFT, RAMP])
@@ -63,26 +65,26 @@ def test_the_best_run_is_that_of_the_best_series(kind):
     """With covariances that do not join the series, evidence is that of each on its own."""
     rng = np.random.default_rng(1)
     t, series = two_series()
-    ordering = Ordering(t, series=series)
+    prior = EpisodePrior(shortest_ramp=3)
+    ordering = Ordering(t, prior=prior, series=series)
     P = np.linalg.inv(0.5 * np.eye(24) + np.where(series[:, None] == series, np.exp(-np.abs(t[:, None] - t) / 3), 0.0))
-    y = rng.standard_normal(24) + 8.0 * ordering.column(Run(kind, 15, 20))
-    gain, run = ordering.best_run(P, P @ y, (), (kind,))
+    y = rng.standard_normal(24) + 8.0 * ordering.columns([Run(kind, 15, 20)])[:, 0]
+    gain, run = RunScan(ordering, P, P @ y, (kind,)).best()
     assert (run.first, run.stop) == (15, 20)
     own = series == 1
-    alone = Ordering(t[own])
-    _, same = alone.best_run(P[np.ix_(own, own)], (P @ y)[own], (), (kind,))
+    _, same = RunScan(Ordering(t[own], prior=prior), P[np.ix_(own, own)], (P @ y)[own], (kind,)).best()
     assert (same.first + 10, same.stop + 10) == (run.first, run.stop)
     assert same.variance == pytest.approx(run.variance)
     assert gain > 0.0
 
 
 def test_events_are_of_all_series():
-    t = np.arange(20.0)
-    ordering = Ordering(np.tile(t, 2), np.array([9.5, 30.0]), series=np.repeat([0, 1], 20))
-    at, off = (ordering.log_prior_of((Run(RAMP, 5, stop),)) for stop in (10, 11))
+    t = np.arange(40.0)
+    ordering = Ordering(np.tile(t, 2), np.array([19.5, 60.0]), series=np.repeat([0, 1], 40))
+    at, off = (ordering.log_prior_of((Run(RAMP, 8, stop),)) for stop in (20, 21))
     assert at > off + 2.0
-    assert at == ordering.log_prior_of((Run(RAMP, 25, 30),))
-    assert ordering.log_prior_of((Run(SHIFT, 15, 20),)) == ordering.log_prior_of((Run(SHIFT, 35, 40),))
+    assert at == ordering.log_prior_of((Run(RAMP, 48, 60),))
+    assert ordering.log_prior_of((Run(SHIFT, 35, 40),)) == ordering.log_prior_of((Run(SHIFT, 75, 80),))
 
 
 def test_a_reference_has_no_episodes():
@@ -110,7 +112,33 @@ def test_a_coarse_sensor_does_not_make_a_fine_one_look_as_if_it_repeated_by_chan
     y[20:30] = y[20]
     ordering = Ordering(np.tile(np.arange(60.0), 2), series=np.repeat([0, 1], 60))
     assert [each.rows for each in stuck_runs(ordering, y)] == [tuple(range(20, 30))]
-    assert ordering.subset(np.arange(120) >= 60).bounds == [(0, 60)]
+    assert ordering.subset(np.arange(120) >= 60).bounds == ((0, 60),)
+
+
+def test_flagged_readings_of_two_sensors_are_no_crowd():
+    labels = np.zeros(60, dtype=np.intp)
+    labels[27:33] = 1  # the last three of one, the first three of the next
+    joined, split = Ordering(np.arange(60.0)), Ordering(np.arange(60.0), series=np.repeat([0, 1], 30))
+    assert _isolated(labels, joined, 11).sum() < 6
+    assert_array_equal(_isolated(labels, split, 11), labels)
+
+
+def test_which_stretches_of_a_sensor_are_faulty_is_chosen_within_its_record():
+    """Readings between two jumps are faulty, not those on both sides of them: the other sensor tells."""
+    t = np.tile(np.arange(30.0), 2)
+    K = np.exp(-np.abs(t[:, None] - t) / 10.0) + 0.05 * np.eye(60)
+    y = np.random.default_rng(0).multivariate_normal(np.zeros(60), K)
+    y[40:50] += 3.0
+    y[5:12] -= 3.0
+    P = np.linalg.inv(K)
+    search = object.__new__(EpisodeSearch)
+    search.ordering, search.policy = Ordering(t, series=np.repeat([0, 1], 30)), POLICY
+    first, second = Run(SHIFT, 5, 12), (Run(SHIFT, 30, 40), Run(STEP, 50, 60))
+    found = list(search._stretches(RunScan(search.ordering, P, P @ y), (first, *second)))
+    places = [{(run.kind, run.first, run.stop) for run in runs} for runs in found]
+    assert places[1] == {(SHIFT, 5, 12), (SHIFT, 40, 50)}
+    assert places[0] >= {(SHIFT, 30, 40), (STEP, 50, 60)}, "the episodes of the other one stay"
+    assert all(run.stop <= 30 or run.first >= 30 for runs in found for run in runs)
 
 
 @pytest.fixture(scope="module")

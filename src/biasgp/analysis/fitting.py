@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from biasgp import kernels
 from biasgp._typing import Array, Mask
+from biasgp.analysis.order import needed_order, order_column, serviced
 from biasgp.data.columns import Feature, Readings, read_readings
-from biasgp.data.table import ReadOptions, Table, TableError, read_table
+from biasgp.data.table import ReadOptions, Table, read_table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
@@ -96,13 +97,29 @@ class Settings:
     seed: int = 0
     max_rows: int | None = None
     max_time: float | None = None
-    episodes: bool = False
+    episodes: bool | None = False
+    """Whether to look for biases that last; None, before it is settled: where there is an order of the readings."""
     reference: str | None = None
 
     @property
     def scales(self) -> bool:
         """Whether the method has an approximation for many readings."""
         return "approximation" in inspect.signature(METHODS[self.method]).parameters
+
+    @property
+    def knows_order(self) -> bool:
+        """Whether the method can look for biases that last."""
+        return "order" in inspect.signature(METHODS[self.method]).parameters
+
+    def usual_episodes(self, features: Sequence[Feature]) -> bool:
+        """Whether they are looked for where nothing is said: where that method has an order of the readings."""
+        return self.knows_order and order_column(features) is not None
+
+    def settled(self, features: Sequence[Feature]) -> Settings:
+        """With or without episodes, as asked or as usual; refused where there is no order that they need."""
+        if self.episodes:
+            needed_order(features)
+        return replace(self, episodes=self.usual_episodes(features)) if self.episodes is None else self
 
 
 @dataclass(frozen=True)
@@ -136,12 +153,14 @@ def make_estimator(settings: Settings) -> BaseGP:
         if "max_time" not in parameters:
             raise WrongUseError(f"--max-time cannot end a fit by {settings.method!r} early; use --max-rows.")
         options["max_time"] = settings.max_time
-    if settings.episodes and "order" not in parameters:
+    if settings.episodes and not settings.knows_order:
         raise WrongUseError(f"--episodes needs --method sparse: {settings.method!r} knows no biases that last.")
     if settings.reference is not None:
         if "reference" not in parameters:
             raise WrongUseError(f"--reference needs --method sparse: {settings.method!r} knows none.")
         options["reference"] = settings.reference
+    if settings.knows_order:
+        options["order"] = None  # `fit` says which column
     return kind(KERNELS[settings.kernel](ard=True), response=settings.response, **options)
 
 
@@ -163,34 +182,6 @@ def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any
     if settings.scales:
         estimator.set_params(neighbors=max(estimator.neighbors, NEIGHBOURS_PER_SENSOR * len(labels)))
     return estimator
-
-
-def order_column(features: Sequence[Feature]) -> int:
-    """The feature in whose order biases may last: the first time, else the only one there is."""
-    times = [j for j, feature in enumerate(features) if feature.is_time]
-    if not times and len(features) > 1:
-        raise WrongUseError(
-            "--episodes needs an order of the readings, but none of the features is a time "
-            f"({', '.join(feature.name for feature in features)}). Name a column of times in --features, or one column "
-            "only."
-        )
-    return times[0] if times else 0
-
-
-def serviced(events: Table, table: Table, features: Sequence[Feature]) -> Array:
-    """Values of the ordering feature in a table of events: in the columns of its name, else in the first column."""
-    feature = features[order_column(features)]
-    columns = feature.columns if set(feature.columns) <= set(events.columns) else (events.columns[0],)
-    # Where the cells do not tell how they are written, they are read as those of the table.
-    usual = {name: table.column(theirs).format for name, theirs in zip(columns, feature.columns, strict=False)}
-    try:
-        values = replace(feature, columns=columns).values(replace(events, usual=usual))
-    except TableError as error:
-        raise TableError(f"{events.name}: {error}") from error
-    values = values[np.isfinite(values)]
-    if not len(values):
-        raise TableError(f"{events.name}: column {columns[0]!r} is empty. It should hold values of {feature.name!r}.")
-    return values
 
 
 def transform_name(estimator: BaseGP) -> str:
@@ -230,7 +221,7 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     estimator = _with_sensors(make_estimator(settings), readings, settings)
     more = {}
     if settings.episodes:
-        estimator.set_params(order=order_column(readings.features))
+        estimator.set_params(order=needed_order(readings.features))
         more["events"] = readings.events
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

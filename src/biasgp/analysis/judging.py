@@ -14,11 +14,12 @@ from scipy.special import ndtri
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, order_column, transform_name
+from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, transform_name
+from biasgp.analysis.order import order_column
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
-from biasgp.estimators.episode_notes import notes
+from biasgp.estimators.episode_notes import described, notes
 from biasgp.estimators.validation import check_query
 from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode
@@ -100,21 +101,28 @@ class Analysis:
         return self._of_table(self.fitted.doubts)
 
     @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """Biases that lasted, in their order, with the times of the table; none where they were not looked for."""
+        return self._timed(getattr(self.fitted.estimator, "episodes_", ()))
+
+    @property
     def notes(self) -> tuple[Finding, ...]:
-        """What the readings cannot tell about biases that last, in the same way, with the times of the table."""
-        if not self.settings.episodes:
-            return ()
-        estimator: Any = self.fitted.estimator
-        feature = self.readings.features[order_column(self.readings.features)]
+        """What the readings cannot tell about them, in the same way as the findings."""
+        others = map(self._timed, getattr(self.fitted.estimator, "alternatives_", ()))
+        return self._of_table(notes(self.episodes, tuple(others), self.unit, self.readings.y[self.fitted.fit_rows]))
 
-        def timed(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
-            if not feature.is_time:
-                return episodes
-            ends = [feature.instants(np.array([each.start, each.stop])).astype("M8[s]") for each in episodes]
-            pairs = zip(episodes, ends, strict=True)
-            return tuple(replace(each, start=str(start), stop=str(stop)) for each, (start, stop) in pairs)
+    def in_words(self, episode: Episode) -> str:
+        """One of the episodes in words, with the target's unit."""
+        return described(episode, self.unit, self.readings.y[self.fitted.fit_rows])
 
-        return self._of_table(notes(timed(estimator.episodes_), tuple(map(timed, estimator.alternatives_))))
+    def _timed(self, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
+        column = order_column(self.readings.features) if episodes else None
+        if column is None or not self.readings.features[column].is_time:
+            return episodes
+        instants = self.readings.features[column].instants
+        ends = [instants(np.array([each.start, each.stop])).astype("M8[s]") for each in episodes]
+        pairs = zip(episodes, ends, strict=True)
+        return tuple(replace(each, start=str(start), stop=str(stop)) for each, (start, stop) in pairs)
 
     def _of_table(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         rows = self.fitted.fit_rows + 1

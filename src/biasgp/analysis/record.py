@@ -16,9 +16,10 @@ import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, own_errors
-from biasgp.analysis.words import duration, quantity, reach, signed
-from biasgp.data.columns import HOUR_MS, HOUR_NS, Feature, Readings
-from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
+from biasgp.analysis.places import Axis, EpisodeRecord, axis_of, episode_columns, episodes, main_axis
+from biasgp.analysis.words import reach
+from biasgp.data.columns import Readings
+from biasgp.messages import duration, quantity
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.response import Identity
 
@@ -48,23 +49,6 @@ INNER = (0.01, 0.99)
 """Quantiles of a feature between which its effect is drawn; that of time is drawn over all of it."""
 QUERIES = 600
 """Predictions for each feature: grid points times the rows that are averaged over."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """What readings are drawn against: milliseconds since 1970 (is_time), or the numbers of a column, or of rows."""
-
-    label: str
-    is_time: bool
-    values: Array
-
-    def places(self, rows: Rows) -> list[str]:
-        """Where some rows are on the axis, to be read."""
-        if not self.is_time:
-            return [f"{value:.6g}" for value in self.values[rows]]
-        stamps = pd.to_datetime(pd.Series(self.values[rows]).round(), unit="ms")
-        whole = bool((stamps.dropna().dt.second == 0).all())
-        return list(stamps.dt.strftime("%Y-%m-%d %H:%M" if whole else "%Y-%m-%d %H:%M:%S").fillna(""))
 
 
 @dataclass(frozen=True)
@@ -106,37 +90,6 @@ class Points:
 
 
 @dataclass(frozen=True)
-class EpisodeRecord:
-    """A bias that lasted: rows of the table, the first of which is 0, its ends on the axis, and what is told of it."""
-
-    kind: str
-    rows: Rows
-    span: tuple[float, float]
-    start: str
-    stop: str
-    bias: float
-    bias_std: float
-    log_odds: float
-    words: str
-    sensor: str = ""
-    """Its label, where several share the truth."""
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        numbers = {name: getattr(self, name) for name in ("bias", "bias_std", "log_odds")}
-        return {
-            "kind": self.kind,
-            "start": self.start,
-            "stop": self.stop,
-            "readings": len(self.rows),
-            **{name: value if np.isfinite(value) else None for name, value in numbers.items()},
-            "words": self.words,
-            **({"sensor": self.sensor} if self.sensor else {}),
-            "rows": (self.rows + 1).tolist(),
-        }
-
-
-@dataclass(frozen=True)
 class FitRecord:
     """A fit, as a page and a summary tell it."""
 
@@ -168,72 +121,6 @@ class FitRecord:
         return f" ({self.unit})" if self.unit else ""
 
 
-def main_axis(readings: Readings) -> Axis:
-    """The first time, else the first feature, for every row."""
-    j = next((j for j, feature in enumerate(readings.features) if feature.is_time), 0)
-    return _axis(readings.features[j], readings.X[:, j])
-
-
-def _axis(feature: Feature, values: Array) -> Axis:
-    """Values of a feature as they are drawn: times on the clock of the table, with its zone."""
-    if not feature.is_time:
-        return Axis(feature.name, False, values)
-    start = pd.Timestamp(feature.origin).value / HOUR_NS
-    hours, minutes = divmod(round(abs(feature.offset_hours) * 60.0), 60)
-    zone = f" (UTC{'-' if feature.offset_hours < 0 else '+'}{hours:02d}:{minutes:02d})" if feature.zoned else ""
-    return Axis(f"{feature.name}{zone}", True, (values + start + feature.offset_hours) * HOUR_MS)
-
-
-def episodes(outcome: Analysis) -> tuple[EpisodeRecord, ...]:
-    """Biases that lasted, in the order of time."""
-    found = getattr(outcome.fitted.estimator, "episodes_", ())
-    axis = main_axis(outcome.readings)
-    return tuple(_episode_record(outcome, axis, each) for each in found)
-
-
-def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeRecord:
-    rows = outcome.fitted.fit_rows[list(episode.rows)]
-    ends = rows[[0, -1]]
-    start, stop = axis.places(ends)
-    first, last = axis.values[ends].tolist()
-    bias = signed(episode.bias, outcome.unit)
-    if episode.kind == STUCK:
-        value = quantity(outcome.readings.y[rows[0]], outcome.unit, DIGITS)
-        lasted = f"for {duration((last - first) / HOUR_MS)} from {start}" if axis.is_time else f"from {start} to {stop}"
-        words = f"stuck at {value} {lasted}"
-    elif episode.kind == RAMP:
-        words = f"drifted by up to {bias} from {start} until {stop}"
-    else:
-        words = f"shifted by {bias} from {start} to {'the end of the record' if episode.kind == STEP else stop}"
-    return EpisodeRecord(
-        kind=episode.kind,
-        rows=rows,
-        span=(first, last),
-        start=start,
-        stop=stop,
-        bias=episode.bias,
-        bias_std=episode.bias_std,
-        log_odds=episode.log_odds,
-        words=f"{episode.sensor}: {words}" if episode.sensor else words,
-        sensor=episode.sensor,
-    )
-
-
-def _episode_columns(outcome: Analysis) -> dict[str, Any]:
-    """For a file: number and kind of each row's episode. Rows that were not in the fit have that around them."""
-    values = main_axis(outcome.readings).values
-    number, kind = np.full((2, len(values)), "", dtype=object)
-    others = outcome.readings.kept.copy()
-    others[outcome.fitted.fit_rows] = False
-    for i, episode in enumerate(episodes(outcome), start=1):
-        inside = others & (values >= episode.span[0]) & (values <= episode.span[1])
-        if outcome.readings.sensors is not None:
-            inside &= outcome.readings.sensors.labels == episode.sensor
-        inside[episode.rows] = True
-        number[inside], kind[inside] = i, episode.kind
-    return {"episode": number, "kind": kind}
-
-
 def effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
     """The average of f over rows at each grid point of the j-th feature, with its 95 % band."""
     feature, estimator = readings.features[j], fitted.estimator
@@ -253,7 +140,7 @@ def effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
         # Under a transform the average of intervals, which is somewhat wider, stands in for that of the average.
         lower, mean, upper = estimator.predict_quantiles(queries, LEVELS).reshape(n, k, 3).mean(axis=1).T
         ends = lower, upper
-    return Effect(_axis(feature, grid), words, mean, *ends)
+    return Effect(axis_of(feature, grid), words, mean, *ends)
 
 
 def sentences(outcome: Analysis) -> list[str]:
@@ -340,7 +227,8 @@ def _command(outcome: Analysis) -> str:
     for part in (outcome.settings, outcome.selection):
         for field in fields(part):
             value = getattr(part, field.name)
-            if field.name in ("source", "target", "features") or value == field.default:
+            usual = outcome.settings.usual_episodes(readings.features) if field.name == "episodes" else field.default
+            if field.name in ("source", "target", "features") or value == usual:
                 continue
             if field.name == "events":
                 value = value.rsplit("/", 1)[-1]
@@ -487,7 +375,7 @@ def cleaned(cells: pd.DataFrame, outcome: Analysis) -> pd.DataFrame:
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
     found = {"mean": outcome.prediction.mean, "std": outcome.prediction.std}
-    lasting = _episode_columns(outcome) if outcome.settings.episodes else {}
+    lasting = episode_columns(outcome) if outcome.settings.episodes else {}
     return with_columns(cells, found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | lasting)
 
 

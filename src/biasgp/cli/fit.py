@@ -54,7 +54,7 @@ def fit(
     max_time: Annotated[
         float | None, of_model(help="Seconds after which the search for the parameters ends with the best so far.")
     ] = None,
-    episodes: options.Episodes = False,
+    episodes: options.Episodes = None,
     events: options.Events = None,
     together: options.Together = None,
     reference: options.Reference = None,
@@ -69,7 +69,7 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator, order_column
+    from biasgp.analysis.fitting import Selection, Settings, make_estimator
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
@@ -78,15 +78,15 @@ def fit(
         raise WrongUseError("--together fits all sensors at once, --by each of them alone: choose one.")
     if reference is not None and together is None:
         raise WrongUseError("--reference needs --together, the column that names the sensors.")
-    if events is not None and not episodes:
-        raise WrongUseError("--events needs --episodes.")
+    if events is not None and episodes is False:
+        raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
     if events == table == "-":
         raise WrongUseError("The table and --events cannot both be standard input.")
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, marks, where, *form, events, together)
-    limits = (max_rows, max_time, episodes, reference)
+    limits = (max_rows, max_time, True if events is not None else episodes, reference)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
@@ -101,8 +101,7 @@ def fit(
     with working("Reading"):
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
-    if episodes:
-        order_column(readings.features)  # refuses features without an order
+    settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
@@ -197,10 +196,10 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
 
     say(f"{outcome.table_name}: {outcome.readings.target} by {', '.join(outcome.readings.names)}", style="bold")
     say(*remarks(outcome), *sentences(outcome))
-    if outcome.flagged.any():
-        _tell_flagged(outcome)
     if outcome.settings.episodes:
         tell_episodes(outcome)
+    if outcome.flagged.any():
+        _tell_flagged(outcome)
     say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
     say(f"Took {seconds:.1f} s, {outcome.fitted.seconds:.1f} s of it for the fit.")
     say(f"The report is in {folder / 'report.html'}", style="bold")
@@ -208,7 +207,7 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
 
 def tell_episodes(outcome: Analysis) -> None:
     """Biases that last, in the terminal, and what is unclear about them."""
-    from biasgp.analysis.record import episodes
+    from biasgp.analysis.places import episodes
 
     found = sorted(episodes(outcome), key=lambda each: -each.log_odds)
     more = len(found) - SHOWN_EPISODES
@@ -226,15 +225,20 @@ def _tell_flagged(outcome: Analysis) -> None:
     from rich.text import Text
 
     from biasgp.analysis.judging import NORMAL_95
-    from biasgp.analysis.record import main_axis
+    from biasgp.analysis.places import episode_columns, main_axis
     from biasgp.messages import printable
 
-    rows, verdict = np.flatnonzero(outcome.flagged), outcome.verdict
+    # Those of an episode have been told already, and would fill the table.
+    inside = episode_columns(outcome)["episode"] != ""
+    rows, verdict = np.flatnonzero(outcome.flagged & ~inside), outcome.verdict
+    if not len(rows):
+        return
     largest = rows[np.argsort(-np.abs(verdict.bias[rows]), kind="stable")[:SHOWN]]
     axis = main_axis(outcome.readings)
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
+    title += " outside episodes" if inside.any() else ""
     table = RichTable(title=title, title_justify="left", title_style="bold")
     sensors = outcome.readings.sensors
     which = () if sensors is None else (sensors.column,)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.data.columns import Feature
+    from biasgp.data.table import Table
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
+LATER = {"episodes": False, "events": None}
+"""Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
 
@@ -27,7 +32,6 @@ def fit_fleet(
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
-    from biasgp.analysis.fitting import order_column, serviced
     from biasgp.data.columns import choose
     from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups, split
     from biasgp.runner import StoreError
@@ -51,12 +55,8 @@ def fit_fleet(
         raise WrongUseError(f"Column {target!r} holds no numbers. Choose another --target, or check --na.")
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
-    events = selection.events_table()
-    if settings.episodes:
-        order_column(features)  # refuses features without an order
-    if events is not None:
-        serviced(events, table, features)  # what cannot be read is wrong for every group
-        events = replace(events)  # without the columns that were read, which cannot be sent to a worker
+    settings = settings.settled(features)
+    services = _services(selection.events_table(), table, features, by, [group.name for group in groups])
     columns = [name for feature in features for name in feature.columns]
     chosen = replace(selection, target=target, features=",".join(columns))
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
@@ -65,19 +65,25 @@ def fit_fleet(
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
-        return part, chosen, settings, str((folder / _place(group)).resolve()), events
+        return part, chosen, settings, str((folder / _place(group)).resolve()), services.of(group.name)
 
-    read = [] if events is None else [events.cells.to_csv()]
+    def data(group: FleetGroup) -> list[pd.DataFrame]:
+        own = services.by_group.get(group.name)
+        return [table.cells.iloc[group.rows], *([] if own is None else [own.cells])]
+
+    read = [] if services.of_all is None else [services.of_all.cells.to_csv()]
+    request = {"by": by, "selection": _said(chosen), "settings": _said(settings)}
+    said = json.dumps([request["selection"], request["settings"], formats], sort_keys=True)
     work = GroupWork(
         function=_fit_group,
         payload=payload,
-        settings=[biasgp.__version__, json.dumps([asdict(chosen), asdict(settings), formats], sort_keys=True), *read],
-        data=lambda group: table.cells.iloc[group.rows],
+        settings=[biasgp.__version__, said, *read],
+        data=data,
         file=lambda group: f"{_place(group)}/report.html",
         columns=(*COLUMNS, *([EPISODES] if settings.episodes else [])),
     )
     with lock(folder / LOCK, folder):
-        _claim(folder, {"by": by, "selection": asdict(chosen), "settings": asdict(settings)}, force=force)
+        _claim(folder, request, force=force)
         try:
             results = run_groups(groups, work, folder, execution)
         except StoreError as error:
@@ -86,6 +92,42 @@ def fit_fleet(
         sweep(folder / GROUPS)
         _write(folder, results, selection.source, target, by)
     _tell(folder, results)
+
+
+@dataclass(frozen=True)
+class _Services:
+    """When the sensors were serviced: the same for all groups, or each group's own."""
+
+    of_all: Table | None = None
+    by_group: dict[str, Table] = field(default_factory=dict)
+
+    def of(self, group: str) -> Table | None:
+        """Those of a group, if any are known."""
+        return self.by_group.get(group, self.of_all)
+
+
+def _services(events: Table | None, table: Table, features: Sequence[Feature], by: str, groups: list[str]) -> _Services:
+    """Read once, since what cannot be read is wrong for every group."""
+    from biasgp.analysis.order import serviced, serviced_by_group
+
+    if events is None:
+        return _Services()
+    if by not in events.columns:
+        serviced(events, table, features)
+        # Without the columns that were read, which cannot be sent to a worker.
+        return _Services(replace(events))
+    found = serviced_by_group(events, table, features, by, groups)
+    remark(f"{events.name} has events of {len(found):,} of {len(groups):,} groups.")
+    return _Services(by_group=found)
+
+
+def _said(part: Selection | Settings) -> dict[str, Any]:
+    """What was asked for, without what came with later versions and is off: a fleet begun before goes on."""
+    return _without_off(asdict(part))
+
+
+def _without_off(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name not in LATER or value != LATER[name]}
 
 
 def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
@@ -125,11 +167,12 @@ def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
         if not marker.exists() and not force:
             raise WrongUseError(f"The folder {str(folder)!r} is there already. Choose another --out, or add --force.")
         before = _settings_in(marker)
+        before = {key: _without_off(value) if isinstance(value, dict) else value for key, value in before.items()}
         different = [key for key in configuration if before.get(key) != json.loads(text)[key]]
         if different and not force:
             raise WrongUseError(
                 f"{str(folder)!r} holds another fleet (its {' and '.join(different)} differ). Choose another --out, "
-                "or add --force."
+                f"or add --force.{_hint(configuration, before)}"
             )
         if different:
             shutil.rmtree(folder / GROUPS, ignore_errors=True)
@@ -137,6 +180,14 @@ def _claim(folder: Path, configuration: dict[str, Any], *, force: bool) -> None:
     for path, content in ((marker, text), (folder / PLOTLY, plotly_script())):
         with new_file(path, force=True) as stage:
             stage.write_text(content, encoding="utf-8")
+
+
+def _hint(configuration: dict[str, Any], before: dict[str, Any]) -> str:
+    """How to go on with a fleet that differs in nothing but the search for episodes."""
+    theirs, ours = before.get("settings"), configuration["settings"]
+    if isinstance(theirs, dict) and "episodes" not in theirs and theirs | {"episodes": True} == ours:
+        return " It was begun without a search for episodes: --no-episodes goes on with it."
+    return ""
 
 
 def _settings_in(marker: Path) -> dict[str, Any]:

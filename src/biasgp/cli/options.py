@@ -56,18 +56,19 @@ Method = Annotated[MethodName, of_model("--method", help="How outliers are model
 Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]
 Episodes = Annotated[
-    bool,
+    bool | None,
     of_model(
         "--episodes/--no-episodes",
-        help="Look for biases that last: a stuck sensor, shifts, drifts. Needs a time, or one feature only.",
+        help="Look for biases that last: a stuck sensor, shifts, drifts. Left out: with the method sparse, where there "
+        "is a time, or one feature only.",
     ),
 ]
 Events = Annotated[
     str | None,
     of_model(
         metavar="FILE",
-        help="With --episodes: a table, written as TABLE is, of the times at which the sensor was serviced, in its "
-        "first column or in one named as the column of times.",
+        help="A table, written as TABLE is, of the times at which the sensor was serviced, in its first column or in "
+        "one named as the column of times. With --by: each group has its own, where that column is in it too.",
     ),
 ]
 Together = Annotated[

@@ -1,7 +1,9 @@
 """A simulated outdoor campaign like the paper's Section 4, with the truth known.
 
-Three months, 1,400 records of time, temperature and relative humidity, and two gases: NO with five intermittent
-spikes, O₃ with 45 readings in four runs where the instrument measured zero air instead of the weather.
+Three months, 1,400 records of time, temperature and relative humidity, and three gases: NO with five intermittent
+spikes, O₃ with 45 readings in four runs where the instrument measured zero air instead of the weather, and NO₂ with
+spikes and with faults that last: in the first half of the campaign its sensor is stuck, drifts until a service, and
+reads too high for a while.
 """
 
 from __future__ import annotations
@@ -18,28 +20,55 @@ ZERO_AIR_RUNS = (15, 12, 10, 8)
 """Records in each run of zero air."""
 NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
 """Biases of NO, in ppb."""
-NO_NOISE, O3_NOISE = 0.12, 1.0
+NO2_SPIKES = (-6.0, 5.0, 7.0, 9.0, 14.0)
+NO_NOISE, O3_NOISE, NO2_NOISE = 0.12, 1.0, 0.4
 """Standard deviations, in ppb."""
+NO2_RESOLUTION = 0.01
+"""Of the readings of NO₂, in ppb."""
+STUCK_READINGS, DRIFT_READINGS, SHIFT_READINGS = 25, 60, 30
+DRIFT_SIZE, SHIFT_SIZE = 12.0, 10.0
+"""Biases of NO₂ at the end of the drift and during the shift, in standard deviations of its noise."""
+MARGIN_SHARE = 10
+"""One part in so many of the records that a fault may lie in is between it and their ends."""
 PATH_TERMS = 60
 """Cosines in a smooth random path; so many that it is close to Gaussian."""
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A bias that lasts: what an episode of it is called ("stuck", "ramp", "shift"), its first row, and its end."""
+
+    kind: str
+    first: int
+    stop: int
+    """The row after its last."""
+
+
+@dataclass(frozen=True)
 class Gas:
-    """One gas: readings, what they would be without noise and fault, and which are outliers; in ppb."""
+    """One gas: readings, what they would be without noise and fault, and which are outliers; in ppb.
+
+    Readings of a fault are outliers too. `bias` is what each reading has beyond f and its noise; where the reading has
+    nothing to do with f (zero air, a stuck sensor), all of y − f. `services` are the hours at which somebody saw to the
+    sensor.
+    """
 
     y: Array
     f: Array
     is_outlier: Mask
+    bias: Array
+    faults: tuple[Fault, ...] = ()
+    services: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """Inputs (hours since the start, °C, %) and the two gases."""
+    """Inputs (hours since the start, °C, %) and the three gases."""
 
     X: Array
     no: Gas
     o3: Gas
+    no2: Gas
 
     feature_names: tuple[str, str, str] = ("time_h", "temperature_c", "humidity_pct")
 
@@ -56,7 +85,12 @@ def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
     warm, dry = (temperature - 24.0) / 4.0, (74.0 - humidity) / 10.0
     o3 = 31.0 + 4.0 * warm + 2.5 * np.tanh(dry) + 5.0 * _wander(time, 48.0, rng)
     no = np.exp(0.3 - 0.25 * warm + 0.35 * _wander(time, 40.0, rng))
-    return Campaign(np.column_stack([time, temperature, humidity]), no=_spiked(no, rng), o3=_with_zero_air(o3, rng))
+    X = np.column_stack([time, temperature, humidity])
+    no_gas, o3_gas = _spiked(no, rng), _with_zero_air(o3, rng)
+    # A generator of its own, so that the other gases, and what the caller draws next, do not depend on this one.
+    (own,) = rng.spawn(1)
+    no2 = 18.0 - 2.0 * warm + 3.0 * _wander(time, 60.0, own)
+    return Campaign(X, no=no_gas, o3=o3_gas, no2=_faulty(time, no2, own))
 
 
 def _wander(time: Array, hours: float, rng: np.random.Generator) -> Array:
@@ -71,7 +105,9 @@ def _spiked(f: Array, rng: np.random.Generator) -> Gas:
     is_outlier = np.zeros(len(f), dtype=bool)
     is_outlier[rng.choice(len(f), len(NO_SPIKES), replace=False)] = True
     y[is_outlier] += NO_SPIKES
-    return Gas(y, f, is_outlier)
+    bias = np.zeros(len(f))
+    bias[is_outlier] = NO_SPIKES
+    return Gas(y, f, is_outlier, bias)
 
 
 def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
@@ -83,4 +119,30 @@ def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
         start = i * quarter + int(rng.integers(10, quarter - length - 10))
         is_outlier[start : start + length] = True
     y[is_outlier] = -3.0 + 2.0 * rng.standard_normal(int(is_outlier.sum()))
-    return Gas(y, f, is_outlier)
+    return Gas(y, f, is_outlier, np.where(is_outlier, y - f, 0.0))
+
+
+def _faulty(time: Array, f: Array, rng: np.random.Generator) -> Gas:
+    """A stuck stretch, a drift and a shift, and a service after each: all in the first half, a third of it for each."""
+    third = len(f) // 2 // 3
+    margin = third // MARGIN_SHARE
+    lengths = {"stuck": STUCK_READINGS, "ramp": DRIFT_READINGS, "shift": SHIFT_READINGS}
+    firsts = [i * third + int(rng.integers(margin, third - n - margin)) for i, n in enumerate(lengths.values())]
+    faults = tuple(Fault(kind, first, first + lengths[kind]) for kind, first in zip(lengths, firsts, strict=True))
+    stuck, drift, shift = (slice(fault.first, fault.stop) for fault in faults)
+    bias = np.zeros(len(f))
+    since = time[drift] - time[drift.start - 1]
+    bias[drift] = DRIFT_SIZE * NO2_NOISE * since / since[-1]
+    bias[shift] = SHIFT_SIZE * NO2_NOISE
+    in_fault = bias != 0.0
+    in_fault[stuck] = True
+    is_outlier = in_fault.copy()
+    is_outlier[rng.choice(np.flatnonzero(~in_fault[: 3 * third]), len(NO2_SPIKES), replace=False)] = True
+    bias[is_outlier & ~in_fault] = rng.permutation(NO2_SPIKES)
+    y = np.round((f + bias + NO2_NOISE * rng.standard_normal(len(f))) / NO2_RESOLUTION) * NO2_RESOLUTION
+    y[stuck] = y[stuck.start]
+    bias[stuck] = y[stuck] - f[stuck]
+    # A routine service a while after the first and the last fault, and the one that ended the drift.
+    visits = [stuck.stop + margin // 2, drift.stop, shift.stop + margin // 2]
+    services = tuple(float(0.5 * (time[row - 1] + time[row])) for row in visits)
+    return Gas(y, f, is_outlier, bias, faults, services)

@@ -13,7 +13,8 @@ A sensor that is `stuck` repeats its value; such readings tell nothing of f and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +35,8 @@ class EpisodePrior:
     weight: float = 150.0
     shortest: int = 3
     """Readings of an episode, at least: fewer are single outliers."""
+    shortest_ramp: int = 10
+    """Readings of a ramp, at least: a shorter one cannot be told from a shift."""
     typical_length: float = 25.0
     """Median length; the chance of a length falls as its square from there on, so that none is ruled out."""
     longest_share: float = 0.5
@@ -61,7 +64,7 @@ class EpisodePrior:
 
 @dataclass(frozen=True)
 class Run:
-    """An episode by its place: the distinct values first…stop − 1 of the ordering variable, and V."""
+    """An episode by its places first…stop − 1 in an ordering, and V."""
 
     kind: str
     first: int
@@ -73,7 +76,8 @@ class Ordering:
     """Readings in the order of one variable; those at the same value are in an episode together.
 
     `events` are values of that variable at which somebody serviced the sensor. `series` is a number for each reading:
-    series follow one another, an episode lies within one of them, and a negative number stands for one without any.
+    series follow one another, an episode lies within one of them, and a negative number stands for one without any. A
+    place is a distinct value in one series.
     """
 
     def __init__(
@@ -86,203 +90,101 @@ class Ordering:
         self.values, self.events, self.prior = values, events, prior
         self.series = np.zeros(len(values), dtype=np.intp) if series is None else series
         self.rows = np.lexsort((values, self.series))
-        ordered, owners = values[self.rows], self.series[self.rows]
-        self._first = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (owners[1:] != owners[:-1])))
-        self.times, self.owners = ordered[self._first], owners[self._first]
-        self.n, self.n_times = len(values), len(self.times)
-        span = float(np.ptp(self.times)) or 1.0
+        self._in_order = np.array_equal(self.rows, np.arange(len(values)))
+        in_order, of = values[self.rows], self.series[self.rows]
+        self._first = np.flatnonzero(np.append(True, (np.diff(in_order) != 0.0) | (np.diff(of) != 0)))
+        self.times, self._owner = in_order[self._first], of[self._first]
+        self.n, self.n_places = len(values), len(self.times)
+        begins = np.flatnonzero(np.append(True, np.diff(self._owner) != 0))
+        each = np.diff(begins, append=self.n_places)
+        self._begins, self._ends = np.repeat(begins, each), np.repeat(begins + each, each)
+        lowest, span = float(values.min()), float(np.ptp(values)) or 1.0
+        self.place = (self.times - lowest) / span
         # A ramp is zero one reading before its first.
-        self._place = (self.times - self.times.min()) / span
-        self._before = np.append(0.0, self._place[:-1])
-        for first, stop in self.bounds:
-            step = self._place[first + 1] - self._place[first] if stop - first > 1 else 1.0
-            self._before[first] = self._place[first] - step
-
-    @cached_property
-    def bounds(self) -> list[tuple[int, int]]:
-        """First and stop of each series, in the places of runs."""
-        starts = np.append(0, np.flatnonzero(self.owners[1:] != self.owners[:-1]) + 1)
-        return list(zip(starts.tolist(), [*starts[1:].tolist(), self.n_times], strict=True))
+        self.before = np.concatenate([[0.0], self.place[:-1]])
+        self.before[begins] = 2.0 * self.place[begins] - self.place[np.minimum(begins + 1, self.n_places - 1)]
+        self.before[begins] = np.where(each > 1, self.before[begins], self.place[begins] - 1.0)
+        self._longest = int(each[self._owner[begins] >= 0].max(initial=0))
+        self.lengths = np.arange(self.prior.shortest, int(self.prior.longest_share * self._longest) + 1)
 
     def subset(self, kept: Mask) -> Ordering:
         """The same for some of the readings."""
         return Ordering(self.values[kept], self.events, self.prior, self.series[kept])
 
+    @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """First place of each series, and the one after its last."""
+        return tuple(dict.fromkeys(zip(self._begins.tolist(), self._ends.tolist(), strict=True)))
+
     @property
     def too_short(self) -> bool:
         """Whether there are too few readings for an episode."""
-        return self._longest < 2 * self.prior.shortest
+        return len(self.lengths) == 0
 
-    @property
-    def _longest(self) -> int:
-        """Places in the longest series that can have episodes."""
-        return max((stop - first for first, stop in self.bounds if self.owners[first] >= 0), default=0)
-
-    def column(self, run: Run) -> Array:
-        """u: what the episode adds to each reading, for an amplitude of 1."""
-        heights = np.zeros(self.n_times)
-        inside = slice(run.first, run.stop)
-        if run.kind == RAMP:
-            start = self._before[run.first]
-            heights[inside] = (self._place[inside] - start) / (self._place[run.stop - 1] - start)
-        else:
-            heights[inside] = 1.0
-        out = np.empty(self.n)
-        out[self.rows] = np.repeat(heights, np.diff(self._first, append=self.n))
+    def columns(self, runs: Sequence[Run]) -> Array:
+        """u of each run: what the episode adds to each reading, for an amplitude of 1."""
+        heights = np.zeros((self.n_places, len(runs)))
+        for k, run in enumerate(runs):
+            inside = slice(run.first, run.stop)
+            start = self.before[run.first]
+            ramp = (self.place[inside] - start) / (self.place[run.stop - 1] - start)
+            heights[inside, k] = ramp if run.kind == RAMP else 1.0
+        out = np.empty((self.n, len(runs)))
+        out[self.rows] = np.repeat(heights, np.diff(self._first, append=self.n), axis=0)
         return out
+
+    def scaled_columns(self, runs: Sequence[Run]) -> Array:
+        """U·√V: the outer product of these columns is what episodes add to the covariance."""
+        return self.columns(runs) * np.sqrt([run.variance for run in runs])
 
     def rows_of(self, run: Run) -> NDArray[np.intp]:
         """Indices of the readings of an episode, in their order."""
         first = self._first[run.first]
-        stop = self.n if run.stop == self.n_times else self._first[run.stop]
+        stop = self.n if run.stop == self.n_places else self._first[run.stop]
         return np.asarray(self.rows[first:stop])
 
-    def columns(self, runs: tuple[Run, ...]) -> Array:
-        """U·√V, one column per episode; their outer product is what episodes add to the covariance."""
-        return np.column_stack([np.zeros((self.n, 0)), *(np.sqrt(run.variance) * self.column(run) for run in runs)])
+    def summed(self, values: Array) -> Array:
+        """Values of the readings, in order, with those at one place added up."""
+        in_order = values if self._in_order else values[self.rows]
+        return np.asarray(np.add.reduceat(in_order, self._first, axis=0)) if self.n_places < self.n else in_order
 
     @cached_property
-    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """First and stop of every run that an episode can have, in the order of both."""
-        runs = []
-        for begin, end in self.bounds:
-            first, stop = np.triu_indices(end - begin + 1, k=self.prior.shortest)
-            possible = (stop - first <= self.prior.longest_share * (end - begin)) & (self.owners[begin] >= 0)
-            runs.append((first[possible] + begin, stop[possible] + begin))
-        first, stop = (np.concatenate(ends) for ends in zip(*runs, strict=True))
-        return first, stop
-
-    @cached_property
-    def _log_prior(self) -> dict[str, Array]:
-        """log p(kind, run) of each of these runs, but for the rate."""
-        first, stop = self._places
-        m, prior, length = self.n_times, self.prior, stop - first
+    def log_prior(self) -> dict[str, Array]:
+        """log p(kind, run) but for the rate, by first place and length; −∞ where there can be no such run."""
+        prior, m = self.prior, self.n_places
+        first, length = np.arange(m)[:, None], self.lengths
+        stop = first + length
         exactly, at_least = prior.log_length(self._longest)
-        edges = [0, *(end for _, end in self.bounds)]
-        touches = np.isin(first, edges) | np.isin(stop, edges)
-        ends = np.where(touches, at_least[length], exactly[length])
+        at_start, at_end = first == self._begins[:, None], stop == self._ends[:, None]
+        ends = np.where(at_start | at_end, at_least[length], exactly[length])
         kinds = {SHIFT: np.log(0.5), RAMP: np.log(0.5)}
         if self.events is not None:
-            serviced = np.zeros(m + 1, dtype=bool)
+            serviced = np.zeros(m + 1 + length[-1], dtype=bool)
             for begin, end in self.bounds:
-                serviced[begin + np.searchsorted(self.times[begin:end], self.events)] = True
-            serviced[edges] = False
+                at = begin + np.searchsorted(self.times[begin:end], self.events)
+                serviced[at[(begin < at) & (at < end)]] = True
             off = float(np.log(prior.off_event))
-            ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(touches, 0.0, off))
+            ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(at_start | at_end, 0.0, off))
             kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
-        return {kind: ends - prior.scale_price + float(price) for kind, price in kinds.items()}
-
-    def log_prior_of(self, runs: tuple[Run, ...]) -> float:
-        """log p(these episodes); −∞ where one of them cannot be."""
-        first, stop = self._places
-        value = self.prior.log_count(len(runs), self.n)
-        for run in runs:
-            at = np.flatnonzero((first == run.first) & (stop == run.stop))
-            value += float(self._log_prior[SHIFT if run.kind == STEP else run.kind][at[0]]) if len(at) else -np.inf
-        return value
-
-    def best_run(
-        self,
-        P: Array,
-        Py: Array,
-        present: tuple[Run, ...] = (),
-        kinds: tuple[str, ...] = (SHIFT, RAMP),
-        inside: Run | None = None,
-    ) -> tuple[float, Run]:
-        """The episode that raises the log evidence most beside those present, which P holds, its price paid.
-
-        A sensor has one fault at a time: episodes do not overlap, but one may be looked for `inside` another, as what
-        that one should leave out.
-        """
-        first, stop = self._places
-        possible = np.ones(len(first), dtype=bool)
-        for run in present:
-            possible &= (first >= run.stop) | (stop <= run.first)
-        if inside is not None:
-            possible &= (first > inside.first) & (stop < inside.stop)
-        best, found = -np.inf, Run(SHIFT, 0, 0)
-        for kind, A, b in self._sums(P, Py, kinds):
-            # With V at its best, 1 + VA is the statistic b²/A, χ² with one degree of freedom where there is no episode.
-            usable = possible & (ROUNDING * float(A.max(initial=1.0)) < A)
-            s = np.divide(b**2, A, out=np.ones_like(A), where=usable)
-            gain = np.where(usable, 0.5 * (s - 1.0 - np.log(np.maximum(s, 1.0))), 0.0) + self._log_prior[kind]
-            gain[(s <= 1.0) | ~usable] = -np.inf
-            at = int(gain.argmax()) if len(gain) else -1
-            if at >= 0 and gain[at] > best:
-                best, V = float(gain[at]), min(float((s[at] - 1.0) / A[at]), LARGEST_VARIANCE)
-                found = Run(self.named(kind, int(stop[at])), int(first[at]), int(stop[at]), V)
-        price = self.prior.log_count(len(present) + 1, self.n) - self.prior.log_count(len(present), self.n)
-        return best + price, found
-
-    def named(self, kind: str, stop: int) -> str:
-        """A shift that lasts to the end of the record is a step."""
-        return STEP if kind == SHIFT and any(stop == end for _, end in self.bounds) else kind
-
-    def with_variance(self, run: Run, P: Array, Py: Array) -> Run:
-        """The run with the V of highest evidence beside those that P holds."""
-        u = self.column(run)
-        A = float(u @ P @ u)
-        signal = max(float(u @ Py) ** 2 / A - 1.0, LEAST_SIGNAL) / A if A > 0.0 else 0.0
-        return replace(run, variance=min(max(signal, 1.0 / LARGEST_VARIANCE), LARGEST_VARIANCE))
-
-    def _sums(self, P: Array, Py: Array, kinds: tuple[str, ...]) -> list[tuple[str, Array, Array]]:
-        """A = uᵀPu and b = uᵀPy of every run, for each kind."""
-        p, a = self._summed(P, Py)
-        first, stop = self._places
-
-        def block(q: Array) -> Array:
-            """Sums of q over the square of each run, from cumulative sums."""
-            D = np.zeros((len(q) + 1, len(q) + 1))
-            np.cumsum(np.cumsum(q, axis=0), axis=1, out=D[1:, 1:])
-            d = D.diagonal()
-            return np.asarray(d[stop] + d[first] - D[first, stop] - D[stop, first])
-
-        def partial(v: Array) -> Array:
-            total = np.concatenate([[0.0], v.cumsum()])
-            return np.asarray(total[stop] - total[first])
-
-        A, b = block(p), partial(a)
-        found = [(SHIFT, A, b)] if SHIFT in kinds else []
-        if RAMP in kinds:
-            weighted = self._place[:, None] * p
-            start = self._before[np.minimum(first, self.n_times - 1)]
-            width = self._place[stop - 1] - start
-            # P is symmetric, so both mixed sums are the same.
-            A = (block(weighted * self._place) - 2.0 * start * block(weighted) + start**2 * A) / width**2
-            found.append((RAMP, A, (partial(self._place * a) - start * b) / width))
+        possible = stop <= self._ends[:, None]
+        possible &= length <= prior.longest_share * (self._ends - self._begins)[:, None]
+        possible &= self._owner[:, None] >= 0
+        found = {kind: np.where(possible, ends - prior.scale_price + price, -np.inf) for kind, price in kinds.items()}
+        found[RAMP][:, length < prior.shortest_ramp] = -np.inf
         return found
 
-    def _summed(self, P: Array, Py: Array) -> tuple[Array, Array]:
-        """P and Py in order, with the readings at one value taken together."""
-        in_order = np.array_equal(self.rows, np.arange(self.n))
-        p, a = (P, Py) if in_order else (P[np.ix_(self.rows, self.rows)], Py[self.rows])
-        if self.n_times < self.n:
-            p = np.add.reduceat(np.add.reduceat(p, self._first, axis=0), self._first, axis=1)
-            a = np.add.reduceat(a, self._first)
-        return p, a
+    def log_prior_of(self, runs: Sequence[Run]) -> float:
+        """log p(these episodes); −∞ where one of them cannot be."""
+        value = self.prior.log_count(len(runs), self.n)
+        for run in runs:
+            at = run.stop - run.first - self.prior.shortest
+            known = 0 <= at < len(self.lengths)
+            value += float(self.log_prior[SHIFT if run.kind == STEP else run.kind][run.first, at]) if known else -np.inf
+        return value
 
-
-LARGEST_VARIANCE = 1e6
-"""Of an episode, in units of y's robust variance: no reading lies further out than its square root."""
-LEAST_SIGNAL = 1e-6
-"""The least of b²/A − 1 that gives an episode a variance: one that its readings no longer support has next to none."""
-
-
-ROUNDING = 1e-12
-"""Share of the largest uᵀPu below which one is rounding error."""
-
-
-def add_column(P: Array, Py: Array, u: Array, variance: float) -> tuple[Array, Array]:
-    """P and Py after variance·uuᵀ has been added to the covariance."""
-    Pu = P @ u
-    factor = 1.0 / (float(u @ Pu) + 1.0 / variance)
-    return P - np.outer(factor * Pu, Pu), Py - factor * float(u @ Py) * Pu
-
-
-def evidence_of_column(P: Array, Py: Array, u: Array, variance: float) -> float:
-    """What adding variance·uuᵀ to the covariance does to log N(y; 0, P⁻¹)."""
-    A, b = float(u @ P @ u), float(u @ Py)
-    return 0.5 * b**2 / (A + 1.0 / variance) - 0.5 * float(np.log1p(variance * A))
+    def named(self, kind: str, first: int, stop: int) -> str:
+        """A shift that lasts to the end of the record is a step."""
+        return STEP if kind == SHIFT and stop == self._ends[first] else kind
 
 
 @dataclass(frozen=True)
@@ -318,9 +220,9 @@ class Episode:
 def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
     """Runs of equal readings that are too long for chance, in each series on its own."""
     found = []
-    for first, stop in ordering.bounds:
-        if ordering.owners[first] >= 0:
-            rows = ordering.rows_of(Run(STUCK, first, stop))
+    for begin, end in ordering.bounds:
+        rows = ordering.rows_of(Run(STUCK, begin, end))
+        if ordering.series[rows[0]] >= 0:
             found += _stuck_in(rows, y, ordering.prior, repeats_expected)
     return found
 

@@ -12,7 +12,8 @@ from scipy.special import ndtri
 
 from biasgp._typing import Array
 from biasgp.analysis.judging import NORMAL_95
-from biasgp.analysis.record import Axis, Effect, EpisodeRecord, FitRecord, Points
+from biasgp.analysis.places import Axis, EpisodeRecord
+from biasgp.analysis.record import Effect, FitRecord, Points
 from biasgp.report.pages import visible
 
 # Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from biasgp.analysis.judging import NORMAL_95
-from biasgp.analysis.record import EpisodeRecord, FitRecord
+from biasgp.analysis.places import EpisodeRecord
+from biasgp.analysis.record import FitRecord
 from biasgp.report.fit_figures import figures, thinned
 from biasgp.report.pages import Cell, number_cell, render
 
@@ -42,7 +43,7 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
             "row",
         ],
         rows=[_flagged_row(record, i) for i in flagged[:MAX_TABLE_ROWS].tolist()],
-        episode_heads=[*which, "kind", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
+        episode_heads=[*which, "kind", "in words", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
         episode_rows=[_episode_row(episode) for episode in (record.episodes or ())[:MAX_TABLE_ROWS]],
     )
 
@@ -51,6 +52,7 @@ def _episode_row(episode: EpisodeRecord) -> list[Cell]:
     return [
         *([Cell(episode.sensor)] if episode.sensor else []),
         Cell(episode.kind),
+        Cell(episode.words),
         Cell(episode.start),
         Cell(episode.stop),
         number_cell(len(episode.rows), "{:,.0f}"),

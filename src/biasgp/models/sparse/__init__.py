@@ -20,9 +20,10 @@ from biasgp.models.episodes import Ordering, stuck_runs
 from biasgp.models.problem import Problem
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage
-from biasgp.models.sparse.episode_search import with_episodes, with_stuck
+from biasgp.models.sparse.episode_fits import with_episodes, with_stuck
+from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound, without_slab
+from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.watch import stage
@@ -69,34 +70,32 @@ def fit(
             state = recipe.add_readings(search, few_search, known_rows)
             if np.mean(state.labels[known_rows] != few_labels) > recipe.add_readings.different:
                 state = recipe.where_labels_moved(search, state, known_rows)
-    with blas_threads_for(len(problem)):
+
+    def complete(search: Search, state: State) -> State:
         state = recipe.complete(search, state)
-        if more and recipe.second_look and search.looks_non_gaussian(state, recipe.second_look):
+        # The first starts know nothing of episodes.
+        limits = recipe.second_look if more and search.problem.shared is None else None
+        if limits is not None and search.looks_non_gaussian(state, limits):
             # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
             again = recipe.complete(search, recipe.begin(search))
             state = again if again.evidence > state.evidence else state
+        return state
 
-        def finish(search: Search, state: State) -> SparseBiasFit:
-            return _finish(search, state, max_iter, recipe.average, rng)
+    def finish(search: Search, state: State) -> tuple[SparseBiasFit, State]:
+        state = search.converged(state, max_iter)
+        return _finish(search, state, recipe.average, rng), state
 
+    with blas_threads_for(len(problem)):
         if ordering is None or ordering.too_short:
-            found = finish(search, state)
+            found, _ = finish(search, complete(search, state))
         else:
-            found = with_episodes(search, state, ordering, finish)
+            found = with_episodes(EpisodeSearch(search, state, ordering), complete, finish, rng)
     return with_stuck(replace(found, bias=found.bias + excess, order=order), everything, stuck, kept)
 
 
-def _finish(
-    search: Search, state: State, max_iter: int, average: LabelAverage, rng: np.random.Generator
-) -> SparseBiasFit:
-    """Converge the parameters, settle the labels once more, and average over those in doubt."""
-    at, report = search.refit(state, max_iter, earlier=state.report if state.settled else None)
-    at = search.with_constant_shifts(at)
-    x, slab, report = at.x, at.slab, without_slab(report, len(at.x))
-    support = search.support(state if np.array_equal(x, state.x) and slab == state.slab else at)
-    support.climb()
-    labels = support.labels.copy()
-    evidence = search.record("final", support)
+def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.Generator) -> SparseBiasFit:
+    """The fit of a converged state: averaged over the labels in doubt, with what it has to say against itself."""
+    support, slab, labels, x = search.support(state), state.slab, state.labels, state.x
     means, covariance = support.posterior_of_means()
     variances = slab.variances + covariance.diagonal()
     if slab.replaced:
@@ -113,22 +112,22 @@ def _finish(
         flagged,
         support.nearest_flagged(flagged),
         float(support.clean_noise.min()),
-        at_lower_bound(search.kernel, report),
-        search.n_rivals(State(x, slab, labels, evidence=evidence, report=report)),
+        at_lower_bound(search.kernel, state.report),
+        search.n_rivals(state),
     )
     kernel = search.kernel.with_theta(x[:-1])
     return SparseBiasFit(
         kernel=kernel,
         noise_variance=float(np.exp(x[-1])),
         posterior=AveragedPosterior(kernel, search.X, moments.alpha, moments.precision),
-        report=report,
+        report=state.report,
         labels=labels,
         probability=moments.probability,
         bias=moments.bias,
         bias_variance=moments.bias_variance,
         groups=tuple(Group(*each) for each in np.column_stack([shares, means, variances]).tolist()),
         slab=slab,
-        log_evidence=evidence,
+        log_evidence=state.evidence,
         leave_one_out=float(log_density.sum()),
         trace=tuple(search.trace),
         findings=tuple(findings),

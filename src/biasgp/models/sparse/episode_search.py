@@ -3,28 +3,30 @@
 From the parameters of a fit without episodes, and from longer length-scales (one that was fitted to a fault hides it),
 the run that raises the evidence most is added as long as that pays. Then parameters and labels are fitted again, and
 episodes are removed, replaced, split and merged as long as that raises the evidence. All results are compared by the
-same measure, log p(y, labels, episodes).
+same measure, log p(y, labels, episodes), for which the ends of each episode are averaged over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
-from biasgp.models.episodes import RAMP, SHIFT, Episode, Ordering, Run, add_column, evidence_of_column
-from biasgp.models.problem import Problem
+from biasgp.models.episodes import RAMP, SHIFT, Ordering, Run
+from biasgp.models.run_scan import Ends, RunScan
+from biasgp.models.sparse.average import Moments
 from biasgp.models.sparse.kinds import Labels
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Candidate, Search, SparseBiasFit, State
+from biasgp.models.sparse.search import Candidate, Search, State
 from biasgp.watch import out_of_time
+
+BOTH = (SHIFT, RAMP)
+LARGEST_VOLUME = 5.0
+"""Nats that averaging over the ends of an episode adds to its evidence, at most: a hundred ends that are as likely."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,33 @@ class EpisodePolicy:
     """Factors of the length-scales from which it begins."""
     hopeless_gap: float = 60.0
     """Nats behind the fit without episodes, before parameters are fitted, at which a start is given up."""
+    other_gap: float = 8.0
+    """Nats that another explanation may gain when its parameters are fitted, as a rule."""
+    drift_volume: float = 2.0
+    """Nats that averaging over its ends adds to the evidence of a ramp, as a rule."""
     max_rounds: int = 6
     max_episodes: int = 10
+    reach: int = 4
+    """Episodes that are expected to gain as much as the best, at most, where a start is far behind."""
     min_gain: float = 1e-3
     """Nats. A move that raises the log evidence by less is not made."""
     ambiguous_gap: float = 10.0
-    """Nats within which a whole explanation by other kinds of episode is averaged over: the prior of the kinds is not
-    known to more than this."""
+    """Nats within which a whole explanation by other kinds of episode is averaged over."""
+    kinds_known_to: float = 5.0
+    """Nats to which the evidence of drifts against that of shifts can be relied on: drifts are not quite linear, and
+    how common they are is not known. Differences between the two are divided by it."""
     possible_gap: float = 2.0
     """Nats by which an episode may fail to pay and still be worth naming."""
+    move_gap: float = 20.0
+    """Nats behind the best explanation from which the episodes of another are not moved any more."""
+    sure_gap: float = 15.0
+    """Nats ahead of the fit without episodes from which that one is not worked out to the end."""
     max_jumps: int = 7
     """Places where the level jumps of which all combinations are tried: 2⁸ of them."""
     window: int = 11
     """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
+    rounds_without: int = 2
+    """Of parameters and labels, for the best explanation without one of the episodes."""
 
 
 POLICY = EpisodePolicy()
@@ -58,9 +74,71 @@ class Explanation:
     """Episodes, with the state of labels and parameters that goes with them, and log p(y, labels, episodes)."""
 
     runs: tuple[Run, ...]
+    ordering: Ordering = field(repr=False)
+    base: Search = field(repr=False)
+    """The search without episodes."""
     search: Search = field(repr=False)
+    """The search with these episodes in the covariance."""
     state: State = field(repr=False)
-    evidence: float
+
+    @property
+    def evidence(self) -> float:
+        """At the most probable ends of each episode."""
+        return self.state.evidence + self._log_prior
+
+    @cached_property
+    def _log_prior(self) -> float:
+        return self.ordering.log_prior_of(self.runs)
+
+    @cached_property
+    def total_evidence(self) -> float:
+        """The ends of each episode averaged over."""
+        return self.evidence + sum(each.log_volume for each in self.ends)
+
+    @cached_property
+    def _around(self) -> tuple[RunScan, ...]:
+        """For each episode: every run beside all other episodes."""
+        kinds = tuple({RAMP if run.kind == RAMP else SHIFT for run in self.runs})
+        bare = RunScan(self.ordering, *marginal_inverse(self.base.support(replace(self.state, support=None))), kinds)
+        return tuple(
+            reduce(RunScan.with_run, (other for other in self.runs if other is not run), bare) for run in self.runs
+        )
+
+    @cached_property
+    def ends(self) -> tuple[Ends, ...]:
+        """What is known of each episode given the others."""
+        return tuple(around.ends(run) for around, run in zip(self._around, self.runs, strict=True))
+
+    def averaged_over_ends(self, moments: Moments) -> Moments:
+        """Moments with each episode at its most probable ends, after averaging over the ends of each given the others.
+
+        The biases of the episodes become part of the bias.
+        """
+        shared = self.search.problem.shared
+        if shared is None:
+            return moments
+        alpha, precision = moments.alpha.copy(), moments.precision.copy()
+        covariance = np.eye(len(self.runs)) - shared.T @ moments.precision @ shared
+        bias = moments.bias + shared @ (shared.T @ moments.alpha)
+        variance = moments.bias_variance + np.einsum("ij,jk,ik->i", shared, covariance, shared)
+        clean = 1.0 - moments.probability
+        for around, run, ends in zip(self._around, self.runs, self.ends, strict=True):
+            change = around.change_by(run, ends)
+            alpha += change.alpha
+            precision += change.precision
+            bias += change.bias
+            variance += change.variance
+            clean *= 1.0 - ends.probability
+        return Moments(alpha, precision, 1.0 - clean, bias, np.maximum(variance, 0.0))
+
+    def may_reach(self, evidence: float) -> bool:
+        """Whether averaging over ends may bring it to an evidence; that is not worked out where it cannot matter."""
+        return self.evidence + LARGEST_VOLUME * len(self.runs) > evidence
+
+    def of_other_kind_than(self, other: Explanation) -> bool:
+        """Whether one of the two has drifts and the other has shifts alone."""
+        drifts, theirs = (any(run.kind == RAMP for run in each.runs) for each in (self, other))
+        return bool(self.runs) and drifts != theirs
 
 
 class EpisodeSearch:
@@ -68,7 +146,7 @@ class EpisodeSearch:
 
     def __init__(self, search: Search, best: State, ordering: Ordering, policy: EpisodePolicy = POLICY) -> None:
         self.search, self.ordering, self.policy = search, ordering, policy
-        self.none = Explanation((), search, best, best.evidence + ordering.log_prior_of(()))
+        self.none = Explanation((), ordering, search, search, best)
         self.ended = [self.none]
 
     def best(self) -> Explanation:
@@ -79,79 +157,136 @@ class EpisodeSearch:
         for stretch in self.policy.stretches:
             theta = np.append(kernel.stretched(stretch).theta, x[-1])
             at = replace(self.none.state, x=np.clip(theta, *self.search.bounds.T), labels=labels)
-            runs, evidence = self._first_runs(at, (SHIFT, RAMP))
-            new = all(_differ(runs, known.runs) for known in self.ended)
-            if runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
-                found = self._settled(runs, at, best, (SHIFT, RAMP))
-                best = found if found.evidence > best.evidence else best
+            scan, evidence = self._first_runs(at, BOTH)
+            new = all(differ(scan.runs, known.runs) for known in self.ended)
+            if scan.runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
+                best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
         return best
 
-    def by_other_kinds(self, best: Explanation) -> list[Explanation]:
-        """Explanations by ramps alone or by shifts alone that are not far behind, the best of each."""
-        found = []
-        # Where the user names events, the kinds have a prior that means something.
-        for kind in (SHIFT, RAMP) if best.runs and self.ordering.events is None else ():
-            runs, _ = self._first_runs(best.state, (kind,))
-            if runs:
-                other = self._settled(runs, best.state, None, (kind,))
-                if best.evidence - self.policy.ambiguous_gap < other.evidence and _differ(other.runs, best.runs):
-                    found.append(other)
+    def completed(self, at: Explanation, complete: Callable[[Search, State], State]) -> Explanation:
+        """The same with labels and slab worked out to the end, and with episodes that go with them."""
+        found = replace(at, state=complete(at.search, at.state))
+        if at.runs and not np.array_equal(found.state.labels, at.state.labels):
+            found = self._settled(found, found)
         return found
 
-    def without(self, best: Explanation, run: Run) -> float:
-        """The highest evidence of an explanation that has the other episodes only, parameters fitted again."""
+    def others(self, best: Explanation) -> list[Explanation]:
+        """Explanations of other kinds that are not far behind, or with one more episode.
+
+        A level that jumps at two places may be shifted between them, or before the one and after the other, or it may
+        have drifted up to each of them: the readings alone often cannot tell.
+        """
+        policy, found = self.policy, []
+        rival = replace(best, state=replace(best.state, evidence=best.state.evidence - policy.ambiguous_gap))
+        bare, evidence = self._scan(replace(best.state, support=None))
+        jumps = {run.stop for run in best.runs} | {run.first for run in best.runs if run.kind != RAMP}
+        beside = bare.between(sorted(jumps - {end for each in self.ordering.bounds for end in each}))
+        levels = reduce(RunScan.with_run, (run for run in best.runs if run.kind != RAMP), bare).apart()
+        drifts = beside & bare.ending_at(jumps)
+        starts: list[tuple[RunScan, tuple[str, ...]]] = [
+            (self._grown(bare, (SHIFT,), where=beside & levels), (SHIFT,)),
+            *((self._grown(bare, (RAMP,), where=where), (RAMP,)) for where in (None, drifts)),
+        ]
+        if any(run.kind == RAMP for run in best.runs):
+            starts.append((self._grown(bare, (SHIFT,)), (SHIFT,)))
+        best_of: dict[tuple[str, ...], tuple[float, RunScan]] = {}
+        for scan, kinds in starts:
+            total = evidence + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
+            if scan.runs and all(differ(scan.runs, known.runs) for known in (best, *self.ended)):
+                best_of[kinds] = max(best_of.get(kinds, (-np.inf, scan)), (total, scan), key=lambda each: each[0])
+        for kinds, (total, scan) in best_of.items():
+            volume = policy.drift_volume * len(scan.runs) if kinds == (RAMP,) else 0.0
+            if total + volume > rival.evidence - policy.other_gap:
+                fitted = self._fitted(scan.runs, best.state, rival)
+                # Its episodes are moved where that may bring it within the gap.
+                near = fitted.evidence + volume > rival.evidence - policy.other_gap
+                found.append(self._settled(fitted, rival, kinds) if near else fitted)
+        full = bare.with_runs(best.runs)
+        gain, run = full.best()
+        if gain > -policy.possible_gap:
+            found.append(self._fitted((*full.runs, run), best.state, rival, policy.rounds_without))
+        return found
+
+    def supported(self, best: Explanation) -> tuple[Explanation, list[tuple[Explanation, float]]]:
+        """An explanation less the episodes that it is better without, parameters fitted again.
+
+        Also, for each of its episodes, the best explanation without it and the log odds against that.
+        """
+        others = [self._without(best, run) for run in best.runs]
+        volumes = [ends.log_volume for ends in best.ends]
+        log_odds = [best.evidence + own - other.evidence for own, other in zip(volumes, others, strict=True)]
+        if min(log_odds, default=0.0) < 0.0:
+            return self.supported(others[int(np.argmin(log_odds))])
+        return best, list(zip(others, log_odds, strict=True))
+
+    def _without(self, best: Explanation, run: Run) -> Explanation:
+        """The best explanation that has the other episodes only."""
         others = tuple(other for other in best.runs if other is not run)
         if not others:
-            return self.none.evidence
+            return self.none
         # The length-scale of the fit without any episode is the one that can follow this one.
         start = replace(best.state, x=self.none.state.x, curvature=self.none.state.curvature, support=None)
-        return self._fitted(others, start, None).evidence
+        return self._fitted(others, start, None, self.policy.rounds_without)
 
     def possible(self) -> Run | None:
         """An episode that almost pays, where none does."""
-        P, Py = _marginal_inverse(self.search.support(self.none.state))
-        gain, run = self.ordering.best_run(P, Py)
+        gain, run = self._scan(self.none.state)[0].best()
         return run if gain > -self.policy.possible_gap else None
 
-    def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[tuple[Run, ...], float]:
-        """Episodes added one by one from none, at given parameters, and the evidence then."""
-        support = self.search.support(replace(at, support=None))
-        start = support.log_evidence() - at.slab.bic_penalty(at.labels) + self.ordering.log_prior_of(())
-        P, Py = _marginal_inverse(support)
-        runs, gain = self._added((), P, Py, kinds, self.none.evidence - self.policy.hopeless_gap - start)
-        return runs, start + gain
+    def _scan(self, at: Candidate) -> tuple[RunScan, float]:
+        """Every run at given parameters and labels, and the evidence without episodes but for their prior."""
+        support = self.search.support(at)
+        evidence = support.log_evidence() - at.slab.bic_penalty(at.labels)
+        return RunScan(self.ordering, *marginal_inverse(support)), evidence
 
-    def _added(
-        self, runs: tuple[Run, ...], P: Array, Py: Array, kinds: tuple[str, ...], needed: float = -np.inf
-    ) -> tuple[tuple[Run, ...], float]:
-        """Add the best run as long as that pays, and what all of them gain; given up where `needed` is out of reach."""
+    def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[RunScan, float]:
+        """Episodes added one by one from none, at given parameters, and the evidence then."""
+        scan, start = self._scan(replace(at, support=None))
+        needed = self.none.evidence - self.policy.hopeless_gap - start - self.ordering.log_prior_of(())
+        scan = self._grown(scan, kinds, needed)
+        return scan, start + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
+
+    def _grown(
+        self,
+        scan: RunScan,
+        kinds: tuple[str, ...],
+        needed: float = -np.inf,
+        where: Mask | None = None,
+    ) -> RunScan:
+        """The best run added as long as that pays; given up where a gain of `needed` is out of reach.
+
+        Only runs in `where`, if given.
+        """
         total = 0.0
-        while len(runs) < self.policy.max_episodes:
-            gain, run = self.ordering.best_run(P, Py, runs, kinds)
-            within_reach = total + gain * (self.policy.max_episodes - len(runs)) > needed
+        while len(scan.runs) < self.policy.max_episodes:
+            gain, run = scan.best(kinds, None if where is None else where & scan.apart())
+            within_reach = total + gain * self.policy.reach > needed
             if gain <= 0.0 or not within_reach:
                 break
             total += gain
-            runs = (*runs, run)
-            P, Py = add_column(P, Py, self.ordering.column(run), run.variance)
-        return runs, total
+            scan = scan.with_run(run)
+        return scan
 
-    def _fitted(self, runs: tuple[Run, ...], start: Candidate, rival: Explanation | None) -> Explanation:
+    def _fitted(
+        self, runs: tuple[Run, ...], start: Candidate, rival: Explanation | None, max_rounds: int | None = None
+    ) -> Explanation:
         """Parameters and labels with these episodes in place; given up where it falls behind the rival."""
-        prior = self.ordering.log_prior_of(runs)
-        search = Search(replace(self.search.problem, shared=self.ordering.columns(runs)), self.search.policy)
+        policy = self.search.policy
+        if max_rounds is not None:
+            iterations, tolerance = policy.round_iterations, policy.rival_tolerance
+            policy = replace(policy, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
+        search = Search(replace(self.search.problem, shared=self.ordering.scaled_columns(runs)), policy)
         search.trace = self.search.trace
+        prior = self.ordering.log_prior_of(runs)
         known = None if rival is None else replace(rival.state, evidence=rival.evidence - prior)
         search.improve("episodes", replace(start, support=None), known)
-        state = search.ended[-1]
-        return Explanation(runs, search, state, state.evidence + prior)
+        return Explanation(runs, self.ordering, self.search, search, search.ended[-1])
 
-    def _settled(
-        self, runs: tuple[Run, ...], start: Candidate, rival: Explanation | None, kinds: tuple[str, ...]
-    ) -> Explanation:
-        """Parameters, labels and episodes in turn, until none of them moves."""
-        best = self._fitted(runs, start, rival)
+    def _settled(self, best: Explanation, rival: Explanation, kinds: tuple[str, ...] = BOTH) -> Explanation:
+        """Parameters, labels and episodes in turn, until none of them moves or the rival is out of reach."""
         for _ in range(0 if out_of_time() else self.policy.max_rounds):
+            if best.evidence < rival.evidence - self.policy.move_gap:
+                break
             state = best.state
             moved, evidence = self._moved(best, kinds)
             if evidence <= best.evidence + self.policy.min_gain:
@@ -159,7 +294,7 @@ class EpisodeSearch:
                 state = replace(state, labels=self._without_edge_labels(best))
                 if np.array_equal(state.labels, best.state.labels):
                     break
-                moved, _ = self._moved(replace(best, state=state, evidence=-np.inf), kinds)
+                moved, _ = self._moved(replace(best, state=replace(state, evidence=-np.inf)), kinds)
             following = self._fitted(moved, state, rival)
             if following.evidence <= best.evidence + self.policy.min_gain:
                 break
@@ -173,168 +308,87 @@ class EpisodeSearch:
         One or two neighbours are taken out, or all: this removes, replaces and merges, and moves ends. Or the places
         where the level jumps stay, and which of the stretches between them are faulty is chosen anew.
         """
-        state = replace(at.state, support=None)
-        support = self.search.support(state)
-        P, Py = _marginal_inverse(support)
-        bare = support.log_evidence() - state.slab.bic_penalty(state.labels)
+        bare, evidence = self._scan(replace(at.state, support=None))
         runs = sorted(at.runs, key=_place)
         taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]
         proposals = [tuple(run for run in runs if run not in out) for out in taken]
         if SHIFT in kinds:
-            proposals.append(self._stretches(P, Py, at.runs))
+            proposals += self._stretches(bare, at.runs)
         best, found = at.evidence, at.runs
         for proposal in dict.fromkeys(proposals):
-            kept, evidence, P_kept, Py_kept = self._with(proposal, P, Py)
-            following, gain = self._added(kept, P_kept, Py_kept, kinds)
-            evidence += bare + self.ordering.log_prior_of(kept) + gain
-            if evidence > best:
-                best, found = evidence, following
+            scan = self._grown(bare.with_runs(proposal), kinds)
+            total = evidence + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
+            if total > best:
+                best, found = total, scan.runs
         return found, best
 
     def _without_edge_labels(self, at: Explanation) -> Labels:
         """Labels without those of readings near the ends of an episode."""
         labels, half = at.state.labels.copy(), self.policy.window // 2
         for run in at.runs:
+            (series,) = (each for each in self.ordering.bounds if each[0] <= run.first < each[1])
             for end in (run.first, run.stop):
-                near = Run(SHIFT, max(end - half, 0), min(end + half, self.ordering.n_times))
+                near = Run(SHIFT, max(end - half, series[0]), min(end + half, series[1]))
                 labels[self.ordering.rows_of(near)] = 0
         return labels
 
-    def _with(self, runs: tuple[Run, ...], P: Array, Py: Array) -> tuple[tuple[Run, ...], float, Array, Array]:
-        """Episodes added to P, with the variances that go with one another, and what they do to the evidence."""
-        evidence, placed = 0.0, []
-        for run in runs:
-            placed.append(self.ordering.with_variance(run, P, Py))
-            u, variance = self.ordering.column(run), placed[-1].variance
-            evidence += evidence_of_column(P, Py, u, variance)
-            P, Py = add_column(P, Py, u, variance)
-        return tuple(placed), evidence, P, Py
+    def _stretches(self, bare: RunScan, runs: tuple[Run, ...]) -> Iterator[tuple[Run, ...]]:
+        """For each series with episodes: these, chosen anew between the places where its level jumps."""
+        for series in self.ordering.bounds:
+            own = tuple(run for run in runs if series[0] <= run.first < series[1])
+            others = tuple(run for run in runs if run not in own)
+            if own:
+                yield (*others, *self._stretches_of(series, bare.with_runs(others), own))
 
-    def _stretches(self, P: Array, Py: Array, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The best choice of faulty stretches between the places where the level jumps.
+    def _stretches_of(self, series: tuple[int, int], bare: RunScan, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The best choice of faulty stretches between the places where the level of a series jumps.
 
-        Jumps are where episodes begin and end, and where what each shift should leave out does.
+        Jumps are where its episodes begin and end, and where what each shift should leave out does.
         """
         ordering = self.ordering
         jumps = {run.stop for run in runs} | {run.first for run in runs if run.kind != RAMP}
-        _, _, P_all, Py_all = self._with(runs, P, Py)
+        scan = bare.with_runs(runs)
         for run in runs:
             if run.kind != RAMP and len(jumps) < self.policy.max_jumps:
-                _, hole = ordering.best_run(P_all, Py_all, (), (SHIFT,), inside=run)
+                _, hole = scan.best((SHIFT,), scan.within(run))
                 jumps |= {hole.first, hole.stop}
-        ends = [0, *sorted(jumps - {0, ordering.n_times})[: self.policy.max_jumps], ordering.n_times]
-        segments = np.column_stack([ordering.column(Run(SHIFT, a, b)) for a, b in pairwise(ends)])
+        within = sorted(jump for jump in jumps if series[0] < jump < series[1])
+        ends = [series[0], *within[: self.policy.max_jumps], series[1]]
+        segments = ordering.columns([Run(SHIFT, a, b) for a, b in pairwise(ends)])
+        P, Py = bare.inverse()
         G, g = segments.T @ P @ segments, segments.T @ Py
         best, found = -np.inf, runs
         for choice in product((False, True), repeat=len(ends) - 1):
-            edges = np.flatnonzero(np.diff([False, *choice, False])).reshape(-1, 2)
-            chosen = tuple(Run(SHIFT, ends[a], ends[b]) for a, b in edges.tolist())
-            M = np.array([[a <= s < b for a, b in edges.tolist()] for s in range(len(ends) - 1)], dtype=float)
-            prior = ordering.log_prior_of(chosen)
-            evidence = prior + (_evidence_of_levels(M.T @ G @ M, M.T @ g) if chosen and prior > -np.inf else 0.0)
+            edges = np.flatnonzero(np.diff([False, *choice, False])).reshape(-1, 2).tolist()
+            chosen = tuple(Run(SHIFT, ends[a], ends[b]) for a, b in edges)
+            prior = ordering.log_prior_of((*bare.runs, *chosen))
+            if prior == -np.inf:
+                continue
+            M = np.array([[a <= s < b for a, b in edges] for s in range(len(ends) - 1)], dtype=float)
+            evidence = prior + (_evidence_of_levels(M.T @ G @ M, M.T @ g) if chosen else 0.0)
             if evidence > best:
                 best, found = evidence, chosen
-        return tuple(replace(run, kind=ordering.named(SHIFT, run.stop)) for run in found)
+        return tuple(replace(run, kind=ordering.named(SHIFT, run.first, run.stop)) for run in found)
 
 
-def with_episodes(
-    search: Search, state: State, ordering: Ordering, finish: Callable[[Search, State], SparseBiasFit]
-) -> SparseBiasFit:
-    """The fit with the episodes that the readings support, averaged over explanations that they cannot tell apart."""
-    hunt = EpisodeSearch(search, state, ordering)
-    best = hunt.best()
-    if not best.runs:
-        run = hunt.possible()
-        alternatives = () if run is None else ((Episode(run.kind, _rows(ordering, run), 0.0),),)
-        return replace(finish(search, state), alternatives=alternatives)
-    others = hunt.by_other_kinds(best)
-    log_odds = [best.evidence - hunt.without(best, run) for run in best.runs]
-    explanations = [(best, log_odds), *((other, [0.0] * len(other.runs)) for other in others)]
-    fits = [_with_shared_bias(each, finish(each.search, each.state), odds, ordering) for each, odds in explanations]
-    if not others:
-        return fits[0]
-    # The evidence is tempered: its differences are within what the prior of the kinds is not known to.
-    relative = np.array([each.evidence - best.evidence for each, _ in explanations]) / hunt.policy.ambiguous_gap
-    weights = tuple(softmax(relative).tolist())
-    bias, variance = mixture_moments(weights, [(each.bias, each.bias_variance) for each in fits])
-    return replace(
-        fits[0],
-        posterior=MixturePosterior(weights, tuple(each.posterior for each in fits)),
-        probability=np.asarray(sum(w * each.probability for w, each in zip(weights, fits, strict=True))),
-        bias=bias,
-        bias_variance=variance,
-        alternatives=tuple(each.episodes for each in fits[1:]),
-    )
-
-
-def _with_shared_bias(
-    at: Explanation, found: SparseBiasFit, log_odds: list[float], ordering: Ordering
-) -> SparseBiasFit:
-    """A fit to the readings with the episodes' biases in it: what they add to each reading's."""
-    posterior, shared = found.posterior, at.search.problem.shared
-    assert isinstance(posterior, AveragedPosterior) and shared is not None
-    coefficients = shared.T @ posterior.alpha
-    covariance = np.eye(shared.shape[1]) - shared.T @ posterior.precision @ shared
-    probability = 1.0 - found.probability
-    episodes = []
-    for run, odds in zip(at.runs, log_odds, strict=True):
-        rows = _rows(ordering, run)
-        probability[list(rows)] *= expit(-odds)
-        episodes.append(Episode(run.kind, rows, odds))
-    return replace(
-        found,
-        probability=1.0 - probability,
-        bias=found.bias + shared @ coefficients,
-        bias_variance=found.bias_variance + np.maximum(np.einsum("ij,jk,ik->i", shared, covariance, shared), 0.0),
-        log_evidence=found.log_evidence + ordering.log_prior_of(at.runs),
-        episodes=tuple(episodes),
-    )
-
-
-def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kept: Mask) -> SparseBiasFit:
-    """A fit to the readings that are kept, for all of them: the others are stuck, and say nothing about f."""
-    if not stuck:
-        return found
-    f, variance = found.posterior.mean_and_variance(problem.X[~kept])
-    spread = variance + found.noise_variance + problem.known[~kept]
-
-    def everywhere(values: NDArray[Any], dropped: Array | float) -> NDArray[Any]:
-        out = np.empty(len(kept), dtype=values.dtype)
-        out[kept], out[~kept] = values, dropped
-        return out
-
-    index = np.flatnonzero(kept)
-
-    def renumbered(episode: Episode) -> Episode:
-        return replace(episode, rows=tuple(index[list(episode.rows)].tolist()))
-
-    return replace(
-        found,
-        posterior=PartialPosterior(found.posterior, kept),
-        labels=everywhere(found.labels, 0),
-        probability=everywhere(found.probability, 1.0),
-        bias=everywhere(found.bias, problem.y[~kept] - f),
-        bias_variance=everywhere(found.bias_variance, spread),
-        findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
-        episodes=(*map(renumbered, found.episodes), *stuck),
-        alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
-    )
-
-
-def _rows(ordering: Ordering, run: Run) -> tuple[int, ...]:
-    return tuple(ordering.rows_of(run).tolist())
+def _evidence(explanation: Explanation) -> float:
+    return explanation.evidence
 
 
 def _evidence_of_levels(G: Array, g: Array) -> float:
     """What several shifts together do to the log evidence, each with the variance of its own estimate."""
     levels = np.linalg.solve(G, g)
-    V = np.maximum(levels**2, 1e-12)
+    V = np.maximum(levels**2, LEAST_LEVEL)
     return float(
         0.5 * g @ np.linalg.solve(G + np.diag(1.0 / V), g) - 0.5 * np.linalg.slogdet(np.eye(len(g)) + G * V)[1]
     )
 
 
-def _marginal_inverse(support: Support) -> tuple[Array, Array]:
+LEAST_LEVEL = 1e-12
+"""Variance of a shift, in units of y's robust variance, that is as good as none."""
+
+
+def marginal_inverse(support: Support) -> tuple[Array, Array]:
     """The inverse of the covariance of the readings, the group means integrated out, and that times y."""
     means, S = support.posterior_of_means()
     return support.Q - support.U @ S @ support.U.T, support.Qy - support.U @ means
@@ -342,15 +396,15 @@ def _marginal_inverse(support: Support) -> tuple[Array, Array]:
 
 def _isolated(labels: Labels, ordering: Ordering, window: int) -> Labels:
     """Labels without those of readings most of whose neighbours in order are flagged too."""
-    flagged = (labels > 0)[ordering.rows].astype(float)
-    near = np.convolve(flagged, np.ones(window))[window // 2 :][: len(flagged)]
-    crowded = near > window / 2
     alone = labels.copy()
-    alone[ordering.rows[crowded]] = 0
+    for begin, end in ordering.bounds:
+        rows = ordering.rows_of(Run(SHIFT, begin, end))
+        near = np.convolve(labels[rows] > 0, np.ones(window))[window // 2 :][: len(rows)]
+        alone[rows[near > window / 2]] = 0
     return alone
 
 
-def _differ(runs: tuple[Run, ...], others: tuple[Run, ...], slack: int = 2) -> bool:
+def differ(runs: tuple[Run, ...], others: tuple[Run, ...], slack: int = 2) -> bool:
     """Whether two explanations are not the same but for ends that lie within so many readings."""
     if len(runs) != len(others):
         return True

@@ -223,6 +223,17 @@ class Search:
             return best
         return replace(state, support=support)
 
+    def converged(self, state: State, max_iter: int) -> State:
+        """Parameters to the tolerance of the end, and the labels that go with them."""
+        at, report = self.refit(state, max_iter, earlier=state.report if state.settled else None)
+        at = self.with_constant_shifts(at)
+        same = np.array_equal(at.x, state.x) and at.slab == state.slab
+        support = self.support(state if same else at)
+        support.climb()
+        labels, report = support.labels.copy(), without_slab(report, len(at.x))
+        evidence = self.record("final", support)
+        return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
+
     def _is_behind(self, labels: Labels, evidence: float, promise: float, best: State) -> bool:
         """Whether a search has nothing new to find, or is too far behind the best state."""
         same = evidence <= best.evidence + self.policy.same_gap and np.array_equal(labels, best.labels)

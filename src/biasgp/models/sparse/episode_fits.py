@@ -1,0 +1,132 @@
+"""Fits with episodes: averaged over explanations that the readings cannot tell apart, and over the ends of episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from biasgp._typing import Array, Mask
+from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
+from biasgp.models.episodes import Episode, Ordering, Run
+from biasgp.models.problem import Problem
+from biasgp.models.sparse.average import LabelAverage, Moments
+from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
+from biasgp.models.sparse.search import Search, SparseBiasFit, State
+
+RELEVANT = 7.0
+"""Nats behind the best within which an explanation is averaged over: a weight of a thousandth is the least."""
+QUICK = LabelAverage(sweeps=4, burn_in=1)
+"""Of the labels in explanations other than the best."""
+
+
+def with_episodes(
+    hunt: EpisodeSearch,
+    complete: Callable[[Search, State], State],
+    finish: Callable[[Search, State], tuple[SparseBiasFit, State]],
+    rng: np.random.Generator,
+) -> SparseBiasFit:
+    """The fit with the episodes that the readings support, averaged over explanations that they cannot tell apart.
+
+    `complete` works labels and slab out to the end, `finish` converges them and makes the fit.
+    """
+    ordering, policy = hunt.ordering, hunt.policy
+    best = hunt.best()
+    others = hunt.others(best) if best.runs else []
+    for other in others:
+        if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
+            best = other
+    best = hunt.completed(best, complete)
+    if best.evidence < hunt.none.evidence + policy.sure_gap:
+        hunt.none = hunt.completed(hunt.none, complete) if best.runs else best
+    best, without = hunt.supported(best)
+    if not best.runs or best.total_evidence <= hunt.none.evidence:
+        run = hunt.possible()
+        alternatives = () if run is None else ((_episode(ordering, run, 0.0),),)
+        return replace(finish(hunt.search, hunt.none.state)[0], alternatives=alternatives)
+    others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
+    found, state = finish(best.search, best.state)
+    best = replace(best, state=state)
+    explanations, weights = _weighted(best, others, policy)
+    assert isinstance(found.posterior, AveragedPosterior)
+    own = Moments(found.posterior.alpha, found.posterior.precision, found.probability, found.bias, found.bias_variance)
+    each = [own, *(QUICK(other.search.support(other.state), rng) for other in explanations[1:])]
+    each = [at.averaged_over_ends(moments) for at, moments in zip(explanations, each, strict=True)]
+    bias, variance = mixture_moments(weights, [(moments.bias, moments.bias_variance) for moments in each])
+    parts = tuple(_posterior(at, moments) for at, moments in zip(explanations, each, strict=True))
+    return replace(
+        found,
+        posterior=parts[0] if len(parts) == 1 else MixturePosterior(weights, parts),
+        probability=np.asarray(sum(w * moments.probability for w, moments in zip(weights, each, strict=True))),
+        bias=bias,
+        bias_variance=variance,
+        log_evidence=found.log_evidence + best.evidence - best.state.evidence,
+        episodes=tuple(_episode(ordering, run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
+        alternatives=tuple(
+            tuple(_episode(ordering, run, 0.0) for run in other.runs)
+            for other in explanations[1:]
+            if other.total_evidence > best.total_evidence - policy.ambiguous_gap
+        ),
+    )
+
+
+def _weighted(
+    best: Explanation, others: list[Explanation], policy: EpisodePolicy
+) -> tuple[list[Explanation], tuple[float, ...]]:
+    """The explanations that matter, the best first, with their weights."""
+    kept = [best]
+    for other in sorted(others, key=lambda each: -each.evidence):
+        gap = policy.ambiguous_gap if other.of_other_kind_than(best) else RELEVANT
+        new = all(differ(other.runs, known.runs) for known in kept)
+        if new and other.may_reach(best.total_evidence - gap) and best.total_evidence - other.total_evidence < gap:
+            kept.append(other)
+    kept[1:] = sorted(kept[1:], key=lambda each: -each.total_evidence)
+    evidence = np.array([other.total_evidence - best.total_evidence for other in kept])
+    other_kind = np.array([other.of_other_kind_than(best) for other in kept])
+    if other_kind.any():
+        ahead = evidence[other_kind].max()
+        evidence[other_kind] += ahead / policy.kinds_known_to - ahead
+    return kept, tuple(softmax(evidence).tolist())
+
+
+def _posterior(at: Explanation, moments: Moments) -> AveragedPosterior:
+    kernel = at.search.kernel.with_theta(at.state.x[:-1])
+    return AveragedPosterior(kernel, at.search.X, moments.alpha, moments.precision)
+
+
+def _episode(ordering: Ordering, run: Run, log_odds: float) -> Episode:
+    return Episode(run.kind, tuple(ordering.rows_of(run).tolist()), log_odds)
+
+
+def with_stuck(found: SparseBiasFit, problem: Problem, stuck: list[Episode], kept: Mask) -> SparseBiasFit:
+    """A fit to the readings that are kept, for all of them: the others are stuck, and say nothing about f."""
+    if not stuck:
+        return found
+    f, variance = found.posterior.mean_and_variance(problem.X[~kept])
+    spread = variance + found.noise_variance + problem.known[~kept]
+
+    def everywhere(values: NDArray[Any], dropped: Array | float) -> NDArray[Any]:
+        out = np.empty(len(kept), dtype=values.dtype)
+        out[kept], out[~kept] = values, dropped
+        return out
+
+    index = np.flatnonzero(kept)
+
+    def renumbered(episode: Episode) -> Episode:
+        return replace(episode, rows=tuple(index[list(episode.rows)].tolist()))
+
+    return replace(
+        found,
+        posterior=PartialPosterior(found.posterior, kept),
+        labels=everywhere(found.labels, 0),
+        probability=everywhere(found.probability, 1.0),
+        bias=everywhere(found.bias, problem.y[~kept] - f),
+        bias_variance=everywhere(found.bias_variance, spread),
+        findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
+        episodes=(*map(renumbered, found.episodes), *stuck),
+        alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
+    )
