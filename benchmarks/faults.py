@@ -6,8 +6,14 @@ N = 400, f Matérn 3/2 with length-scale 30 and standard deviation 1, σ = 0.3, 
 plain GP without the faulty readings (of records without a fault, with all). Columns: MSE of f over the oracle's (ratio
 of means, and the share of series within 1.25), series with both ends of every fault within two readings, share of the
 faulty readings that is flagged, series with an episode and with a note, share of f inside the 95 % band over the
-faults, CPU time over that of a fit without episodes. With --faults, a folder of windows named like
-2003-05-17-no-stuck-242-285.csv (columns value and flag): found is 80 % of the run's readings flagged.
+faults, CPU time over that of a fit without episodes.
+
+Rows named together are of three co-located sensors of 130 readings each, one of which drifts: RMSE of y − bias_ of that
+sensor (over all series, and the worst) and of the others against f, in units of σ (the noise itself has 1), RMSE of f
+over that of a plain GP without the drifting sensor, share of f inside the 95 % band, CPU seconds.
+
+With --faults, a folder of windows named like 2003-05-17-no-stuck-242-285.csv (columns value and flag): found is 80 % of
+the run's readings flagged.
 """
 
 from __future__ import annotations
@@ -23,8 +29,8 @@ import numpy as np
 import pandas as pd
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.data.faults import FaultScenario, FaultySeries, faulty_series
-from biasgp.kernels import Matern32
+from biasgp.data.faults import FaultScenario, FaultySeries, TogetherScenario, faulty_series, together_series
+from biasgp.kernels import Matern32, Same
 
 RAMPS = FaultScenario(kind="ramp", size=8.0, lengths=(40, 80))
 SCENARIOS = {
@@ -45,6 +51,10 @@ SCENARIOS = {
     "none, slow": FaultScenario(kind="none", length_scale=120.0),
     "none, peaks": FaultScenario(kind="none", peaks=True),
     "none, quantised": FaultScenario(kind="none", resolution=0.5),
+}
+TOGETHER = {
+    "together": TogetherScenario(),
+    "together, drift stays": TogetherScenario(stays=True),
 }
 WITHIN = 2
 """Readings by which the end of a fault may be missed."""
@@ -83,6 +93,43 @@ def one(name: str, seed: int) -> dict[str, float]:
         "seconds": taken,
         "without": plain_time,
     }
+
+
+def together(name: str, seed: int) -> dict[str, float]:
+    """All figures of one record of co-located sensors."""
+    data, noise = together_series(TOGETHER[name], random_state=seed), TOGETHER[name].record.noise
+    X = pd.DataFrame({"time": data.t, "sensor": data.sensor})
+    drifting = data.sensor == data.drifting
+    kernel = Matern32().on("time") + Same("sensor") * Matern32().on("time")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = time.process_time()
+        model = SparseBiasGP(kernel, order="time").fit(X, data.y)
+        taken = time.process_time() - began
+        oracle = GaussianGP(Matern32()).fit(X[["time"]][~drifting], data.y[~drifting])
+    off = data.y - model.bias_ - data.f
+    mean, std = model.predict(X[drifting], return_std=True)
+    f = data.f[drifting]
+    return {
+        "drifting": float(np.sqrt(np.mean(off[drifting] ** 2))) / noise,
+        "others": float(np.sqrt(np.mean(off[~drifting] ** 2))) / noise,
+        "f": float(np.sqrt(np.mean((mean - f) ** 2))),
+        "oracle": float(np.sqrt(np.mean((oracle.predict(X[["time"]][drifting]) - f) ** 2))),
+        "inside": float(np.mean(np.abs(mean - f) <= 1.96 * std)),
+        "seconds": taken,
+    }
+
+
+def report_together(name: str, results: list[dict[str, float]]) -> None:
+    """One line of the table for co-located sensors."""
+    column = {key: np.array([each[key] for each in results]) for key in results[0]}
+    print(
+        f"{name:26} rmse of y - bias {np.sqrt(np.mean(column['drifting'] ** 2)):6.3f} worst "
+        f"{column['drifting'].max():6.3f} others {np.sqrt(np.mean(column['others'] ** 2)):6.3f} rmse of f/oracle "
+        f"{column['f'].mean() / column['oracle'].mean():6.3f} inside {column['inside'].mean():5.2f} "
+        f"({column['seconds'].mean():.2f} s)",
+        flush=True,
+    )
 
 
 def _ends_found(data: FaultySeries, model: SparseBiasGP) -> bool:
@@ -135,15 +182,17 @@ def real(path: Path) -> str:
 
 
 def main() -> None:
+    names = [*SCENARIOS, *TOGETHER]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--series", type=int, default=30)
-    parser.add_argument("--only", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    parser.add_argument("--only", nargs="*", default=names, choices=names)
     parser.add_argument("--faults", type=Path, help="a folder of windows with real faults")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for name in arguments.only:
-            report(name, list(pool.map(one, [name] * arguments.series, range(arguments.series))))
+            work, tell = (together, report_together) if name in TOGETHER else (one, report)
+            tell(name, list(pool.map(work, [name] * arguments.series, range(arguments.series))))
         if arguments.faults is not None:
             for line in pool.map(real, sorted(arguments.faults.glob("*.csv"))):
                 print(line, flush=True)

@@ -40,6 +40,14 @@ def test_without_a_unit_a_time_or_the_readings_what_is_known_is_told():
     assert described(episode(SHIFT, stop="2003-05-17T02:00:30")) == "12 too low for 30 seconds from 2003-05-17 02:00"
 
 
+def test_where_there_are_several_sensors_the_one_that_is_meant_is_named():
+    stuck, step = episode(STUCK, sensor="B"), episode(STEP, -4.2, sensor="B 2", start="2003-06-03T10:00:00")
+    assert described(stuck, "ppb", Y) == "sensor B: stuck at 462 ppb for 30 h from 2003-05-17 02:00"
+    of_step, of_shift = notes((step, replace(episode(SHIFT, sensor="C"), log_odds=5.06)), (), "ppb", Y)
+    assert of_step.evidence.startswith("From 2003-06-03 10:00 the level of sensor B 2 is 4.2 ppb lower, and stays so")
+    assert of_shift.evidence.startswith("Either sensor C: 12 ppb too low for 30 h from 2003-05-17 02:00, or a true")
+
+
 def test_durations_since_some_start_are_told_as_they_are():
     elapsed = {"start": "3600 seconds", "stop": "7200 seconds"}
     assert described(episode(SHIFT, **elapsed)) == "12 too low from 3600 seconds to 7200 seconds"

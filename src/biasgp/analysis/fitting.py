@@ -34,6 +34,10 @@ MAX_ROWS, MIN_ROWS = 2500, 600
 """Bounds on the rows of an exact fit where the table has more."""
 PREDICTION_WORK = 2e11
 """Predicting N rows from n costs N·n²; beyond this the fit is to fewer rows."""
+SHOWN_LABELS = 12
+"""Sensors that a refusal lists."""
+NEIGHBOURS_PER_SENSOR = 4
+"""Nearest neighbours of a reading, where there are many readings of sensors that share the truth."""
 Rows = NDArray[np.intp]
 
 
@@ -53,6 +57,7 @@ class Selection:
     day_first: bool | None = None
     header: bool | None = None
     events: str | None = None
+    together: str | None = None
 
     def table(self) -> Table:
         """The whole table."""
@@ -69,7 +74,8 @@ class Selection:
     def readings(self, table: Table, events: Table | None = None) -> Readings:
         """The numbers in a table, or in a part of it, and the events among them."""
         names = self.feature_names(table.columns)
-        found = read_readings(table, self.target, names, where=self.where, flag_column=self.flag_column)
+        more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
+        found = read_readings(table, self.target, names, **more)
         return found if events is None else replace(found, events=serviced(events, table, found.features))
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
@@ -93,6 +99,7 @@ class Settings:
     max_time: float | None = None
     episodes: bool | None = False
     """Whether to look for biases that last; None, before it is settled: where there is an order of the readings."""
+    reference: str | None = None
 
     @property
     def scales(self) -> bool:
@@ -148,9 +155,33 @@ def make_estimator(settings: Settings) -> BaseGP:
         options["max_time"] = settings.max_time
     if settings.episodes and not settings.knows_order:
         raise WrongUseError(f"--episodes needs --method sparse: {settings.method!r} knows no biases that last.")
+    if settings.reference is not None:
+        if "reference" not in parameters:
+            raise WrongUseError(f"--reference needs --method sparse: {settings.method!r} knows none.")
+        options["reference"] = settings.reference
     if settings.knows_order:
         options["order"] = None  # `fit` says which column
     return kind(KERNELS[settings.kernel](ard=True), response=settings.response, **options)
+
+
+def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any:
+    """The estimator for sensors that share f, each with a slow error of its own."""
+    sensors = readings.sensors
+    if sensors is None:
+        return estimator
+    labels = sorted(set(sensors.labels[readings.kept]))
+    if settings.reference is not None and settings.reference not in labels:
+        raise WrongUseError(
+            f"--reference {settings.reference!r} is no label of {sensors.column!r}: there is "
+            f"{', '.join(map(repr, labels[:SHOWN_LABELS]))}{' and more' if len(labels) > SHOWN_LABELS else ''}."
+        )
+    every = range(len(readings.features))
+    times = [j for j in every if readings.features[j].is_time]
+    slow = KERNELS[settings.kernel](ard=True).on(*(times[:1] or every))
+    estimator.set_params(kernel=estimator.kernel + kernels.Same(sensors.column) * slow)
+    if settings.scales:
+        estimator.set_params(neighbors=max(estimator.neighbors, NEIGHBOURS_PER_SENSOR * len(labels)))
+    return estimator
 
 
 def split_rows(readings: Readings, settings: Settings) -> Split:
@@ -174,13 +205,15 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
 
 
 def frame(readings: Readings, rows: Rows | Mask | slice = slice(None)) -> pd.DataFrame:
-    """Inputs of some rows, with their names."""
-    return pd.DataFrame(readings.X[rows], columns=readings.names)
+    """Inputs of some rows, with their names; and their sensors, where there are several."""
+    inputs = pd.DataFrame(readings.X[rows], columns=readings.names)
+    sensors = readings.sensors
+    return inputs if sensors is None else inputs.assign(**{sensors.column: sensors.labels[rows]})
 
 
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator: Any = make_estimator(settings)
+    estimator = _with_sensors(make_estimator(settings), readings, settings)
     more = {}
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
@@ -19,6 +20,7 @@ from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
+from biasgp.estimators.validation import check_query
 from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
@@ -157,6 +159,8 @@ class Analysis:
         """
         estimator = self.fitted.estimator
         kernel: Any = estimator.kernel_
+        if self.readings.sensors is not None:
+            kernel = kernel.left  # the part that the sensors share
         scales: Array = np.atleast_1d(np.asarray(kernel.length_scale, dtype=np.float64))
         origin = np.zeros((1, len(scales)))
         variance = float(kernel.diag(origin)[0])
@@ -179,7 +183,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     verdict = _judge(fitted, readings, prediction)
     residual, scores = np.full(len(readings.y), np.nan), {}
     if len(test):
-        intervals = estimator.predict_quantiles(frame(readings, test), LEVELS, include_noise=True).T
+        intervals = reading_quantiles(estimator, frame(readings, test), LEVELS).T
         scores = _scores(fitted, readings, verdict.flagged[test], intervals)
         # In the units in which f is Gaussian.
         low, median, high = map(estimator.response_.forward, intervals)
@@ -196,7 +200,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
 
 def predict(estimator: BaseGP, X: pd.DataFrame) -> _Prediction:
     """f at every row whose inputs are all there."""
-    ready = np.isfinite(X.to_numpy()).all(axis=1)
+    ready = np.isfinite(X.select_dtypes("number").to_numpy()).all(axis=1)
     columns = np.full((4, len(X)), np.nan)
     if ready.any() and isinstance(estimator.response_, Identity):
         mean, std = estimator.predict(X[ready], return_std=True)
@@ -206,6 +210,26 @@ def predict(estimator: BaseGP, X: pd.DataFrame) -> _Prediction:
         low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
         columns[:, ready] = median, 0.5 * (above - below), low, high
     return _Prediction(*columns)
+
+
+def reading_quantiles(estimator: BaseGP, X: pd.DataFrame, levels: Sequence[float]) -> Array:
+    """Quantiles of the next reading at each row that is not an outlier: with the error of its sensor's own."""
+    mean, variance = estimator._latent(check_query(estimator, X, shared=False), include_noise=True)
+    return np.asarray(estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
+
+
+def own_errors(estimator: BaseGP, readings: Readings) -> Array:
+    """What the sensor of each row adds to the truth on its own; 0 where there are no sensors, NaN where unknown."""
+    own = np.zeros(len(readings.y))
+    if readings.sensors is None:
+        return own
+    ready = readings.complete & readings.sensors.known
+    own[~ready] = np.nan
+    X = frame(readings, ready)
+    means = [estimator._posterior.mean(check_query(estimator, X, shared=shared)) for shared in (False, True)]
+    whole, f = map(estimator._scaling.backward, means)
+    own[ready] = whole - f
+    return own
 
 
 def _judge(fitted: Fitted, readings: Readings, prediction: _Prediction) -> _Verdict:
@@ -229,20 +253,23 @@ def judge_new(estimator: BaseGP, readings: Readings, prediction: _Prediction, ro
     """Readings (those of some rows) that the model has not seen, against what it predicts for them."""
     n = len(readings.y)
     here = np.isfinite(readings.y) & readings.complete & rows
+    if readings.sensors is not None:
+        here &= readings.sensors.known
     bias, bias_std, probability = np.full((3, n), np.nan)
     verdict = _Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
     if not hasattr(estimator, "outlier_mask_") or not here.any():
         return verdict
-    off = readings.y - prediction.mean
+    own = own_errors(estimator, readings)
+    off = readings.y - prediction.mean - own
     if hasattr(estimator, "outlier_probability"):
         verdict.probability[here] = estimator.outlier_probability(frame(readings, here), readings.y[here])
         verdict.flagged[here] = verdict.probability[here] > 0.5
-        verdict.bias[here] = (verdict.probability * off)[here]
+        verdict.bias[here] = (own + verdict.probability * off)[here]
         verdict.bias_std[here] = prediction.std[here]
     else:
         far = np.abs(off) > OUTLIER_SIZE * np.sqrt(prediction.std**2 + estimator.noise_variance_)
         verdict.flagged[here] = far[here]
-        verdict.bias[here] = np.where(far, off, 0.0)[here]
+        verdict.bias[here] = (own + np.where(far, off, 0.0))[here]
     return verdict
 
 

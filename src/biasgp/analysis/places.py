@@ -45,6 +45,8 @@ class EpisodeRecord:
     bias_std: float
     log_odds: float
     words: str
+    sensor: str = ""
+    """Its label, where several share the truth."""
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -56,6 +58,7 @@ class EpisodeRecord:
             "readings": len(self.rows),
             **{name: value if np.isfinite(value) else None for name, value in numbers.items()},
             "words": self.words,
+            **({"sensor": self.sensor} if self.sensor else {}),
             "rows": (self.rows + 1).tolist(),
         }
 
@@ -97,6 +100,7 @@ def _episode_record(outcome: Analysis, axis: Axis, episode: Episode) -> EpisodeR
         bias_std=episode.bias_std,
         log_odds=episode.log_odds,
         words=outcome.in_words(episode),
+        sensor=episode.sensor,
     )
 
 
@@ -108,6 +112,8 @@ def episode_columns(outcome: Analysis) -> dict[str, Any]:
     others[outcome.fitted.fit_rows] = False
     for i, episode in enumerate(episodes(outcome), start=1):
         inside = others & (values >= episode.span[0]) & (values <= episode.span[1])
+        if outcome.readings.sensors is not None:
+            inside &= outcome.readings.sensors.labels == episode.sensor
         inside[episode.rows] = True
         number[inside], kind[inside] = i, episode.kind
     return {"episode": number, "kind": kind}

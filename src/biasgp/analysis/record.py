@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, frame, spread
-from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis
+from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, own_errors
 from biasgp.analysis.places import Axis, EpisodeRecord, axis_of, episode_columns, episodes, main_axis
 from biasgp.analysis.words import reach
 from biasgp.data.columns import Readings
@@ -36,6 +37,8 @@ SWITCHES = {
     "episodes": ("--no-episodes", "--episodes"),
 }
 """Options that are said by name alone, for False and for True."""
+MAX_SENSORS = 12
+"""Sensors of which a sentence is said."""
 MAX_EFFECTS = 12
 """Features whose effect is drawn."""
 DIGITS = 6
@@ -76,10 +79,13 @@ class Points:
     held_out: Mask
     residual: Array
     """Distance from the prediction without the reading, in its standard deviations; NaN for the flagged."""
+    sensor: NDArray[np.object_] | None = None
+    """The label of each reading's sensor, where several share the truth."""
 
     def take(self, rows: Rows) -> Points:
         """Some of them."""
-        picked = {name: getattr(self, name)[rows] for name in vars(self) if name != "when"}
+        there = [name for name, values in vars(self).items() if name != "when" and values is not None]
+        picked = {name: getattr(self, name)[rows] for name in there}
         return replace(self, when=[self.when[i] for i in rows.tolist()], **picked)
 
 
@@ -152,7 +158,7 @@ def _reaches(outcome: Analysis) -> list[str]:
 
 def _more_sentences(outcome: Analysis) -> list[str]:
     """Those on the readings, which the page has too."""
-    lines, unit, flagged = [], outcome.unit, outcome.flagged
+    lines, unit, flagged = _on_sensors(outcome), outcome.unit, outcome.flagged
     if hasattr(outcome.fitted.estimator, "outlier_mask_"):
         share = flagged.sum() / max(1, outcome.readings.kept.sum())
         biases = outcome.verdict.bias[flagged]
@@ -174,6 +180,22 @@ def _more_sentences(outcome: Analysis) -> list[str]:
     if outcome.agreement:
         both, theirs = outcome.agreement["flagged_in_both"], outcome.agreement["flagged_in_table"]
         lines.append(f"The table flags {theirs} of the readings used; {both} of these are flagged here as well.")
+    return lines
+
+
+def _on_sensors(outcome: Analysis) -> list[str]:
+    """What each sensor adds to the truth on its own, where several share it."""
+    sensors = outcome.readings.sensors
+    if sensors is None:
+        return []
+    estimator, unit = outcome.fitted.estimator, outcome.unit
+    own = own_errors(estimator, outcome.readings)
+    labels = sorted(set(sensors.labels[outcome.readings.kept]))
+    lines = [f"The truth is what all of {sensors.column} share ({len(labels)} labels)."]
+    for label in labels[:MAX_SENSORS]:
+        errors = own[outcome.readings.kept & (sensors.labels == label)]
+        words = f"has an error of its own from {errors.min():+.3g} to {quantity(errors.max(), unit)}"
+        lines.append(f"{label} {'is the reference' if label == outcome.settings.reference else words}.")
     return lines
 
 
@@ -235,6 +257,7 @@ def fit_record(outcome: Analysis) -> FitRecord:
         flagged=verdict.flagged[shown],
         held_out=np.isin(shown, outcome.fitted.test_rows),
         residual=outcome.residual[shown],
+        sensor=None if readings.sensors is None else readings.sensors.labels[shown],
     )
     of = (
         "Residuals of the held-out readings that are not flagged, which the model has not seen."
@@ -301,6 +324,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
     columns = {
         "row": rows + 1,
         "time" if axis.is_time else readings.names[0]: np.array(axis.places(rows), dtype=object),
+        **({} if readings.sensors is None else {"sensor": readings.sensors.labels[rows]}),
         "value": readings.y[rows],
         "mean": outcome.prediction.mean[rows],
         "bias": verdict.bias[rows],

@@ -56,6 +56,8 @@ def fit(
     ] = None,
     episodes: options.Episodes = None,
     events: options.Events = None,
+    together: options.Together = None,
+    reference: options.Reference = None,
     sep: options.Sep = None,
     encoding: options.Encoding = None,
     decimal: options.Decimal = None,
@@ -71,7 +73,11 @@ def fit(
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
-    refuse_empty(events=events)
+    refuse_empty(events=events, together=together, reference=reference)
+    if together is not None and by is not None:
+        raise WrongUseError("--together fits all sensors at once, --by each of them alone: choose one.")
+    if reference is not None and together is None:
+        raise WrongUseError("--reference needs --together, the column that names the sensors.")
     if events is not None and episodes is False:
         raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
     if events == table == "-":
@@ -79,9 +85,9 @@ def fit(
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
-    selection = Selection(table, target, features, marks, where, *form, events)
-    wanted = True if events is not None else episodes
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, max_rows, max_time, wanted)
+    selection = Selection(table, target, features, marks, where, *form, events, together)
+    limits = (max_rows, max_time, True if events is not None else episodes, reference)
+    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     make_estimator(settings)  # refuses options that the method has none of, before the table is read
@@ -173,6 +179,7 @@ def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, ob
         "features": [asdict(feature) for feature in readings.features],
         "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
         "method": settings.method,
+        "together": None if readings.sensors is None else readings.sensors.column,
         "formats": {name: asdict(form) for name, form in table.formats(columns).items()},
     }
 
@@ -233,13 +240,16 @@ def _tell_flagged(outcome: Analysis) -> None:
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
     title += " outside episodes" if inside.any() else ""
     table = RichTable(title=title, title_justify="left", title_style="bold")
-    for heading in ("row", axis.label, f"reading{unit}", f"estimated bias{unit}", "probability"):
+    sensors = outcome.readings.sensors
+    which = () if sensors is None else (sensors.column,)
+    for heading in ("row", axis.label, *which, f"reading{unit}", f"estimated bias{unit}", "probability"):
         table.add_column(Text(printable(heading)), justify="right")
     for i, place in zip(largest.tolist(), axis.places(largest), strict=True):
         bias, std, probability = (column[i] for column in (verdict.bias, verdict.bias_std, verdict.probability))
         interval = f"{bias:+.4g}" + (f" ± {NORMAL_95 * std:.2g}" if np.isfinite(std) else "")
         chance = f"{probability:.2f}" if np.isfinite(probability) else "–"
-        table.add_row(str(i + 1), place, f"{outcome.readings.y[i]:.5g}", interval, chance)
+        label = () if sensors is None else (Text(printable(sensors.labels[i])),)
+        table.add_row(str(i + 1), place, *label, f"{outcome.readings.y[i]:.5g}", interval, chance)
     Console(highlight=False).print(table)
     if len(rows) > SHOWN:
         say("All of them are in cleaned.csv.")

@@ -71,6 +71,19 @@ Events = Annotated[
         "one named as the column of times. With --by: each group has its own, where that column is in it too.",
     ),
 ]
+Together = Annotated[
+    str | None,
+    of_model(
+        "--together",
+        metavar="COLUMN",
+        help="Column that names co-located sensors: they share the truth, and each has a slow error and episodes of "
+        "its own.",
+    ),
+]
+Reference = Annotated[
+    str | None,
+    of_model(metavar="NAME", help="With --together: the sensor that has no error of its own and no episodes."),
+]
 Seed = Annotated[int, of_model(min=0, max=LARGEST_SEED, help="Seed of all that is random.")]
 Force = Annotated[bool, of_output("--force", help="Replace what is there.")]
 OutFolder = Annotated[Path | None, of_output(help="Folder for the results. Left out: named after the table.")]

@@ -73,6 +73,7 @@ class _Needs:
     features: tuple[Feature, ...]
     ranges: Array
     formats: dict[str, Format]
+    together: str | None = None
 
 
 def _needs(saved: SavedModel, name: str) -> _Needs:
@@ -81,7 +82,8 @@ def _needs(saved: SavedModel, name: str) -> _Needs:
     try:
         needs = _read_needs(saved.about)
         expected = getattr(saved.estimator, "feature_names_in_", None)
-        if expected is None or [feature.name for feature in needs.features] != list(expected):
+        columns = [*(feature.name for feature in needs.features), *filter(None, [needs.together])]
+        if expected is None or columns != list(expected):
             raise ValueError
     except Exception:  # whatever notes that make no sense lead to
         reason = "what it says of its columns is not what `biasgp fit` writes, or not what its model needs"
@@ -117,19 +119,28 @@ def _read_needs(about: dict[str, Any]) -> _Needs:
     formats = {column: Format(**fields) for column, fields in about.get("formats", {}).items()}
     if not all(form.decimal in ("", ",", ".") and form.day_first in (None, False, True) for form in formats.values()):
         raise ValueError
-    return _Needs(about["target"], tuple(features), ranges, formats)
+    if not isinstance(about.get("together"), str | None):
+        raise TypeError
+    return _Needs(about["target"], tuple(features), ranges, formats, about.get("together"))
 
 
 def _readings(table: Table, needs: _Needs) -> Readings:
     """The model's columns of a new table; rows with a missing input are kept, and not predicted."""
     import numpy as np
 
-    from biasgp.data.columns import Readings
+    from biasgp.data.columns import Readings, Sensors
 
     features, target = needs.features, needs.target
     X = np.column_stack([feature.values(table) for feature in features])
     y = table.column(target).numbers() if target in table.columns else np.full(len(table), np.nan)
-    readings = Readings(target, features, X, y, np.isfinite(y), (), None, ())
+    sensors = None
+    if needs.together is not None:
+        here = needs.together in table.columns
+        sensors = Sensors.of(table, needs.together) if here else Sensors(needs.together, np.full(len(table), None))
+        y = np.where(sensors.known, y, np.nan)  # without its sensor, a reading cannot be judged
+        if not here:
+            remark(f"There is no column {needs.together!r}: the truth is predicted, but no reading of a sensor.")
+    readings = Readings(target, features, X, y, np.isfinite(y), (), None, (), sensors=sensors)
     used = [name for feature in features for name in feature.columns]
     notes = [table.column(name).note for name in [*used, target] if name in table.columns]
     remark(*filter(None, notes))
@@ -148,14 +159,15 @@ def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
     import numpy as np
 
     from biasgp.analysis.fitting import frame
-    from biasgp.analysis.judging import LEVELS, judge_new, predict
+    from biasgp.analysis.judging import LEVELS, judge_new, predict, reading_quantiles
     from biasgp.analysis.record import with_columns
 
     X = frame(readings)
     prediction = predict(saved.estimator, X)
     noisy = np.full((2, len(X)), np.nan)
-    ready = readings.complete
-    noisy[:, ready] = saved.estimator.predict_quantiles(X[ready], LEVELS[::2], include_noise=True).T
+    ready = readings.complete if readings.sensors is None else readings.complete & readings.sensors.known
+    if ready.any():
+        noisy[:, ready] = reading_quantiles(saved.estimator, X[ready], LEVELS[::2]).T
     columns: dict[str, Any] = {
         "mean": prediction.mean,
         "std": prediction.std,

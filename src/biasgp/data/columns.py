@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
 from biasgp.data.table import Table, TableError
@@ -59,6 +60,27 @@ class Feature:
 
 
 @dataclass(frozen=True)
+class Sensors:
+    """A column that names sensors, and its label in each row; None where that is missing."""
+
+    column: str
+    labels: NDArray[np.object_]
+
+    @property
+    def known(self) -> Mask:
+        """Rows that have a label."""
+        return np.array([label is not None for label in self.labels], dtype=bool)
+
+    @classmethod
+    def of(cls, table: Table, name: str) -> Sensors:
+        """Those of a table."""
+        column = table.column(name)
+        texts = np.array(column.cells.astype(str).str.strip(), dtype=object)
+        texts[column.missing | (texts == "")] = None
+        return cls(name, texts)
+
+
+@dataclass(frozen=True)
 class Readings:
     """The table as numbers, a row for each of its rows; `kept` are those to use, `left_out` says why not the others."""
 
@@ -72,6 +94,8 @@ class Readings:
     notes: tuple[str, ...]
     events: Array | None = None
     """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
+    sensors: Sensors | None = None
+    """Which sensor each row is of, where several share the truth."""
 
     @property
     def names(self) -> list[str]:
@@ -102,18 +126,18 @@ def unit_of(name: str) -> str:
 
 
 def choose(
-    table: Table, target: str | None, features: Sequence[str] | None, flag_column: str | None = None
+    table: Table, target: str | None, features: Sequence[str] | None, *others: str | None
 ) -> tuple[str, tuple[Feature, ...], tuple[str, ...]]:
-    """Target and inputs, and remarks on what was guessed."""
+    """Target and inputs, and remarks on what was guessed; `others` are columns that are neither."""
     notes: list[str] = []
     given = [name for name in features or () if name]
-    for name in filter(None, [*given, target, flag_column]):
+    for name in filter(None, [*given, target, *others]):
         table.column(name)
     if len(set(given)) < len(given):
         raise TableError(f"--features names {next(n for n in given if given.count(n) > 1)!r} twice.")
-    kinds = {name: table.column(name).kind for name in (given or table.columns) if name != flag_column}
+    kinds = {name: table.column(name).kind for name in (given or table.columns) if name not in others}
     if target is None:
-        target = _guess_target(table, {*given, flag_column})
+        target = _guess_target(table, {*given, *others})
         notes.append(f"Target: {target!r}, the last numeric column (choose with --target).")
     if target in given:
         raise TableError(f"{target!r} is the target: leave it out of --features.")
@@ -215,9 +239,15 @@ def read_readings(
     *,
     where: str | None = None,
     flag_column: str | None = None,
+    together: str | None = None,
 ) -> Readings:
-    """Everything a fit needs from a table."""
-    target, chosen, notes = choose(table, target, features, flag_column)
+    """Everything a fit needs from a table; `together` is the column that names the sensor, where several are in it."""
+    if together is not None and together in (target, flag_column, *(features or ())):
+        raise TableError(
+            f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."
+        )
+    target, chosen, notes = choose(table, target, features, flag_column, together)
+    sensors = None if together is None else Sensors.of(table, together)
     columns = [(target, table.column(target).numbers()), *((feature.name, feature.values(table)) for feature in chosen)]
     for j, (name, values) in enumerate(columns):
         if not np.isfinite(values).any():
@@ -229,6 +259,10 @@ def read_readings(
         absent = kept & ~np.isfinite(values)
         left_out.append((f"{name!r} is missing", int(absent.sum())))
         kept = kept & ~absent
+    if sensors is not None:
+        left_out.append((f"{together!r} is missing", int((kept & ~sensors.known).sum())))
+        kept = kept & sensors.known
+        _refuse_sensors(sensors, kept)
     y, *inputs = (values for _, values in columns)
     flags = None
     if flag_column is not None:  # any cell that does not say no
@@ -244,7 +278,25 @@ def read_readings(
         tuple((reason, count) for reason, count in left_out if count),
         flags,
         notes,
+        sensors=sensors,
     )
+
+
+def _refuse_sensors(sensors: Sensors, kept: Mask) -> None:
+    """Refuse fewer than two sensors, and one with too few readings."""
+    found, counts = np.unique(sensors.labels[kept].astype(str), return_counts=True)
+    labels = found.tolist()
+    if len(labels) < 2:
+        only = f"only one label, {labels[0]!r}" if len(labels) else "no label"
+        raise TableError(
+            f"Column {sensors.column!r} has {only}, in the rows used: --together needs two sensors or more."
+        )
+    few = int(counts.argmin())
+    if counts[few] < MIN_READINGS:
+        raise TableError(
+            f"Column {sensors.column!r}: {labels[few]!r} has {counts[few]} usable rows, and each sensor needs at least "
+            f"{MIN_READINGS}. Leave it out with --where."
+        )
 
 
 def _refuse_unusable(table: Table, target: str, y: Array) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_uppercase
 
 import numpy as np
+from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
 from biasgp.kernels import Exponential, Matern32, SquaredExponential
@@ -87,6 +89,59 @@ def faulty_series(scenario: FaultScenario, *, random_state: int | np.random.Gene
         step = scenario.resolution * scenario.noise
         y = step * np.round(y / step)
     return FaultySeries(t, y, f, bias, faults, is_outlier)
+
+
+@dataclass(frozen=True)
+class TogetherScenario:
+    """Co-located sensors that share a signal, one of which drifts by as smooth a path as the signal's.
+
+    `record` is what each of them would read. The drift takes a share of it, at a random place, and reaches `size`
+    standard deviations of the noise; it returns to zero, or (`stays`) grows steadily and stays where it got to.
+    """
+
+    record: FaultScenario = FaultScenario(kind="none", n=130)
+    sensors: int = 3
+    size: float = 5.0
+    share: float = 0.5
+    stays: bool = False
+
+
+@dataclass(frozen=True)
+class TogetherSeries:
+    """Readings y of all sensors at times t, sensor after sensor; the truth f, each bias, and the one that drifts."""
+
+    t: Array
+    sensor: NDArray[np.str_]
+    y: Array
+    f: Array
+    bias: Array
+    drifting: str
+
+
+def together_series(scenario: TogetherScenario, *, random_state: int | np.random.Generator = 0) -> TogetherSeries:
+    """One record of each sensor of a scenario; they are called A, B, C …"""
+    rng, record, k = np.random.default_rng(random_state), scenario.record, scenario.sensors
+    if not 1 <= k <= len(ascii_uppercase) or not 0.0 < scenario.share <= 1.0:
+        raise ValueError(f"A scenario has 1 to 26 sensors and a share of 0 to 1, got {k} and {scenario.share}.")
+    t = _times(record.times, record.n, rng)
+    f = _signal(record, t, rng)
+    length = max(2, round(scenario.share * record.n))
+    first = int(rng.integers(record.n - length + 1))
+    phase = (np.arange(length) + 0.5) / length
+    drift = np.zeros(record.n)
+    if scenario.stays:
+        drift[first:] = rng.choice([-1.0, 1.0])
+        drift[first : first + length] *= phase**2 * (3.0 - 2.0 * phase)
+    else:
+        drift[first : first + length] = _signal(record, t, rng)[:length] * np.sin(np.pi * phase) ** 2
+    which = int(rng.integers(k))
+    bias = np.zeros((k, record.n))
+    bias[which] = scenario.size * record.noise * drift / np.abs(drift).max()
+    y = f + bias + record.noise * rng.standard_normal(bias.shape)
+    names = np.array(list(ascii_uppercase[:k]))
+    return TogetherSeries(
+        np.tile(t, k), np.repeat(names, record.n), y.ravel(), np.tile(f, k), bias.ravel(), str(names[which])
+    )
 
 
 def _times(kind: str, n: int, rng: np.random.Generator) -> Array:

@@ -13,11 +13,12 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
+from biasgp.estimators.categories import at_no_label
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
@@ -29,9 +30,10 @@ from biasgp.estimators.validation import (
     check_training,
     column_names,
 )
-from biasgp.kernels import SquaredExponential, as_kernel
+from biasgp.kernels import Kernel, SquaredExponential, as_kernel
 from biasgp.models import strategy
 from biasgp.models.diagnosis import Finding
+from biasgp.models.own_error import with_chosen_variances, with_own_errors
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import EXACT, Strategy
@@ -42,6 +44,8 @@ from biasgp.watch import ledger
 
 ROUNDING = 1e-10
 """Share of the prior variance by which rounding can make a covariance indefinite."""
+_NEIGHBOURS_PER_LABEL = 2
+"""Least number of nearest neighbours, as a multiple of the labels: readings at one time are equally near."""
 _THREADS: MakePool = on_threads
 
 
@@ -78,6 +82,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     time_columns_ : tuple of TimeColumn
         The columns of X that hold times: `index`, `clock` ("zoned", "naive" or "elapsed") and `origin`, from which
         seconds are counted.
+    category_columns_ : tuple of CategoryColumn
+        The columns of X that hold labels, those that a kernel names with `Same`: `index`, `labels` and `reference`.
     """
 
     kernel: Any = None
@@ -155,7 +161,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Inputs; a pandas or polars frame brings its column names along. Columns may hold times: those of NumPy,
             pandas and polars, with or without a time zone, dates, durations, and objects of Python's datetime. They
             are counted in seconds of UTC, so that a length-scale of theirs is a duration, such as "6h". What `predict`
-            and the others are given must have the same kind of times in the same columns.
+            and the others are given must have the same kind of times in the same columns. Columns that the kernel
+            names with `Same` hold labels: text, categoricals or numbers, none of them missing.
         y : array-like of shape (n_samples,)
             Readings, some of which may be outliers.
         noise_variance : array-like of shape (n_samples,), optional
@@ -164,7 +171,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Where the readings live during the fit, if nearest neighbours are used; the result is the same.
         """
         with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
-            model = self._fit_model(problem)
+            model = self._with_own_errors(self._fit_model(problem), problem)
         return self._concluded(model, response, watch.expired)
 
     @contextmanager
@@ -176,6 +183,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_choice("response", self.response, RESPONSES)
         kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
         X_array, y_array, known = check_training(self, X, y, noise_variance)
+        if self.category_columns_:
+            labelled = {column.index for column in self.category_columns_}
+            kernel = kernel.beside_categories(labelled, column_names(self), X_array.shape[1])
         times = {column.index for column in self.time_columns_}
         kernel = kernel.in_seconds([j in times for j in range(X_array.shape[1])], column_names(self))
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
@@ -185,12 +195,35 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
                 Finding("constant", text, ("right column",)).warn(stacklevel=4)
             response = ScaledResponse(y_array, scaling)
+            if self.category_columns_:
+                self._refuse_nothing_shared(kernel.bind(X_array, column_names(self)), X_array)
+                told = self._tells_of_f(X_array, y_array)
+                trial = ScaledResponse(y_array[told], scaling)
+                kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
+
+    def _tells_of_f(self, X: Array, y: Array) -> Mask:
+        """Readings by which kernels are compared before the fit."""
+        return np.ones(len(y), dtype=bool)
+
+    def _refuse_nothing_shared(self, bound: Kernel, X: Array) -> None:
+        """Refuse a kernel by which nothing is left of f where there is no label."""
+        if not (bound.diag(at_no_label(X, self.category_columns_)) > 0.0).any():
+            raise ValueError(
+                "By this kernel the labels have nothing in common that could be predicted. Add a kernel without Same, "
+                "as in Matern32() + Same('sensor') * Matern32()."
+            )
+
+    def _with_own_errors(self, model: FitResult, problem: Problem) -> Any:
+        """The model with the errors of its own that each label has counted as biases, where there are labels."""
+        if not self.category_columns_:
+            return model
+        return with_own_errors(model, problem, at_no_label(problem.X, self.category_columns_))
 
     def _concluded(self, model: FitResult, response: ScaledResponse, expired: bool) -> Self:
         """The attributes of a fit are set, and what there is to say about it is said."""
@@ -221,7 +254,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            With the columns of fit, and times where those had them.
+            With the columns of fit, and times where those had them. With a kernel that has `Same` in it, f is what all
+            labels share: labels make no difference here, and may be new or missing.
         return_std, return_cov : bool
             Return (mean, std) or (mean, covariance); one of them at most.
         include_noise : bool
@@ -255,9 +289,12 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Log density of a reading y at each row of X, as the model has it."""
+        """Log density of a reading y at each row of X, as the model has it.
+
+        Where there are labels, it is a reading of that sensor, with the error of its own; that of a new one is unknown.
+        """
         check_is_fitted(self)
-        array, readings = check_query(self, X), check_readings(y, X)
+        array, readings = check_query(self, X, shared=False), check_readings(y, X)
         mean, variance = self._latent(array, include_noise=True)
         z = self._scaling.forward(readings)
         return np.asarray(log_normal(z - mean, variance) + self._scaling.log_slope(readings))
@@ -330,7 +367,15 @@ class LargeGP(BaseGP):
         names = ["auto", *(each.name for each in strategy.APPROXIMATIONS)]
         check_choice("approximation", self.approximation, names)
         neighbours = check_positive_integer("neighbors", self.neighbors)
-        return strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        chosen = strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        most = max((len(column.labels) for column in self.category_columns_), default=0)
+        needed = min(_NEIGHBOURS_PER_LABEL * most, len(problem) - 1)
+        if isinstance(chosen, strategy.NearestNeighbours) and neighbours < needed:
+            raise ValueError(
+                f"neighbors={neighbours} is too few for {most} labels: a reading's neighbours must be of its own "
+                f"sensor and of others. Use neighbors={2 * needed}."
+            )
+        return chosen
 
     def _watching(self) -> Any:
         max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)

@@ -39,10 +39,14 @@ def _place(value: Any) -> float | str:
 
 
 def described(episode: Episode, unit: str = "", y: Array | None = None) -> str:
-    """An episode in words: how far off the readings are, for how long, and from when on.
+    """An episode in words: of which sensor, how far off the readings are, for how long, and from when on.
 
     With the unit of the readings y, and the value at which a sensor was stuck, where they are known.
     """
+    return (f"sensor {episode.sensor}: " if episode.sensor else "") + _told(episode, unit, y)
+
+
+def _told(episode: Episode, unit: str, y: Array | None) -> str:
     size = quantity(abs(episode.bias), unit)
     if episode.kind == STUCK:
         at = "" if y is None else f" at {quantity(float(y[episode.rows[0]]), unit, READING_DIGITS)}"
@@ -65,7 +69,8 @@ def notes(
     for episode in episodes:
         if episode.kind == STEP:
             level = f"{quantity(abs(episode.bias), unit)} {_other(episode)}"
-            text = f"From {_shown(episode.start)} the level is {level}, and stays so: a change of calibration or a "
+            of = f" of sensor {episode.sensor}" if episode.sensor else ""
+            text = f"From {_shown(episode.start)} the level{of} is {level}, and stays so: a change of calibration or a "
             text += "true change; the readings cannot tell."
             found.append(Finding("step-or-signal", text, ("name events",), episode.rows))
         elif episode.log_odds < DOUBT and episode.kind != STUCK:

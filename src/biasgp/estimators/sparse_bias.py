@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.estimators.base import LargeGP
+from biasgp.estimators.categories import sensor_at, series_of
 from biasgp.estimators.episode_notes import in_users_units, notes
 from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import Episode, Ordering
+from biasgp.models.episodes import Episode, Ordering, stuck_runs
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
@@ -39,6 +40,9 @@ class SparseBiasGP(LargeGP):
     order : int, str or None
         The column in whose order biases may last (`episodes_`), by index or name: as a rule, time. "auto" takes the
         only column where there is one, or the only column of dates and times. None looks for single outliers only.
+        Columns of labels do not count; each label has episodes of its own.
+    reference : str or None
+        Where the kernel has `Same` in it, the label of a sensor that has no error of its own and no episodes.
 
     Attributes
     ----------
@@ -48,10 +52,11 @@ class SparseBiasGP(LargeGP):
     outlier_probability_ : ndarray of shape (n_samples,)
         Probability that each reading is an outlier.
     bias_, bias_std_ : ndarray of shape (n_samples,)
-        Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included.
+        Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included, and,
+        where the kernel has `Same` in it, the error of its sensor's own: y − bias_ is f and noise.
     episodes_ : tuple of Episode
         Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
-        Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std` and `log_odds`.
+        Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std`, `log_odds` and `sensor`.
     alternatives_ : tuple of tuple of Episode
         Other sets of episodes that explain the readings almost as well.
     notes_ : tuple of Finding
@@ -82,6 +87,7 @@ class SparseBiasGP(LargeGP):
 
     random_state: int = 0
     order: int | str | None = "auto"
+    reference: str | None = None
 
     def fit(
         self,
@@ -103,13 +109,27 @@ class SparseBiasGP(LargeGP):
             jump there, and hardly anywhere else.
         """
         with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
-            model = self._fit_model(problem, events)
+            model = self._with_own_errors(self._fit_model(problem, events), problem)
         return self._concluded(model, response, watch.expired)
 
     def _fit_model(self, problem: Problem, events: ArrayLike | None = None) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
         ordering = self._ordering(problem, events)
-        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+        found = sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+
+        def named(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
+            firsts = [problem.X[each.rows[0]] for each in episodes]
+            sensors = [sensor_at(row, self.category_columns_) for row in firsts]
+            return tuple(replace(each, sensor=sensor) for each, sensor in zip(episodes, sensors, strict=True))
+
+        return replace(found, episodes=named(found.episodes), alternatives=tuple(map(named, found.alternatives)))
+
+    def _tells_of_f(self, X: Array, y: Array) -> Mask:
+        told, column = super()._tells_of_f(X, y), self._order_column()
+        if column is not None:
+            ordering = Ordering(X[:, column], series=series_of(X, self.category_columns_))
+            told[[row for episode in stuck_runs(ordering, y) for row in episode.rows]] = False
+        return told
 
     def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:
         """The readings in the order in which biases may last, if there is one."""
@@ -119,16 +139,21 @@ class SparseBiasGP(LargeGP):
                 raise ValueError("events are values of the ordering column: say which one it is with order=.")
             return None
         serviced = None if events is None else check_events(events, self.time_columns_, column)
-        return Ordering(problem.X[:, column], serviced)
+        return Ordering(problem.X[:, column], serviced, series=series_of(problem.X, self.category_columns_))
 
     def _order_column(self) -> int | None:
         """The index of the ordering column, if there is one."""
+        labelled = {column.index for column in getattr(self, "category_columns_", ())}
         if self.order == "auto":
             dated = [time.index for time in self.time_columns_ if time.clock != "elapsed"]
-            return 0 if self.n_features_in_ == 1 else dated[0] if len(dated) == 1 else None
+            every = [j for j in range(self.n_features_in_) if j not in labelled]
+            return every[0] if len(every) == 1 else dated[0] if len(dated) == 1 else None
         if self.order is None:
             return None
-        return check_column("order", self.order, self.n_features_in_, column_names(self))
+        column = check_column("order", self.order, self.n_features_in_, column_names(self))
+        if column in labelled:
+            raise ValueError(f"order={self.order!r} is a column of labels (Same): readings are ordered by time, say.")
+        return column
 
     def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         self.outlier_probability_ = model.probability
@@ -171,7 +196,7 @@ class SparseBiasGP(LargeGP):
     def _log_densities(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         """log p(y, clean) and log p(y, outlier), in model units."""
         check_is_fitted(self)
-        array, readings = check_query(self, X), check_readings(y, X)
+        array, readings = check_query(self, X, shared=False), check_readings(y, X)
         z = self._scaling.forward(readings)
         mean, variance = self._latent(array, include_noise=True)
         joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)

@@ -97,7 +97,7 @@ class StudentTNoiseGP(BaseGP):
         y : array-like of shape (n_samples,)
         """
         check_is_fitted(self)
-        array, readings = check_query(self, X), check_readings(y, X)
+        array, readings = check_query(self, X, shared=False), check_readings(y, X)
         z, n = self._scaling.forward(readings), 0
         total = np.full(len(z), -np.inf)
         with blas_threads_for(len(self._posterior.X)):

@@ -54,7 +54,7 @@ class TimeColumn:
 
 def in_seconds(X: Any, fitted: Sequence[TimeColumn] = ()) -> tuple[Any, tuple[TimeColumn, ...]]:
     """X with times as seconds (since the origins of a fit, if there was one), and the columns that hold times."""
-    table = _as_table(X)
+    table = as_table(X)
     if table is None:
         return X, ()
     origins = {column.index: column.origin_seconds for column in fitted}
@@ -72,7 +72,7 @@ def in_seconds(X: Any, fitted: Sequence[TimeColumn] = ()) -> tuple[Any, tuple[Ti
             # A part at a time: nanoseconds in 64 bits reach over 300 years only.
             seconds = (whole - np.datetime64(origin, "s")) / _SECOND + (instants - whole) / _SECOND
             found[TimeColumn(j, clock, origin)] = seconds
-    return (_replaced(table, {time.index: values for time, values in found.items()}) if found else X), tuple(found)
+    return (replaced(table, {time.index: values for time, values in found.items()}) if found else X), tuple(found)
 
 
 def refuse_other_clocks(fitted: Sequence[TimeColumn], found: Sequence[TimeColumn], names: Sequence[str] | None) -> None:
@@ -85,7 +85,7 @@ def refuse_other_clocks(fitted: Sequence[TimeColumn], found: Sequence[TimeColumn
             raise ValueError(f"X, column {column}, held {held} in fit and holds {holds} here. Pass the same kind.")
 
 
-def _as_table(X: Any) -> Any:
+def as_table(X: Any) -> Any:
     """A frame as it is, other inputs that may hold times as a matrix; None for those that cannot."""
     if isinstance(X, list | tuple):
         try:
@@ -99,10 +99,10 @@ def _as_table(X: Any) -> Any:
     return X if hasattr(X, "isetitem") or hasattr(X, "replace_column") else None
 
 
-def _replaced(table: Any, columns: dict[int, Array]) -> Any:
+def replaced(table: Any, columns: dict[int, Array]) -> Any:
     """The same table with other values in some columns."""
     if isinstance(table, np.ndarray):
-        table = table.astype(object)
+        table = table.astype(np.float64 if table.dtype.kind == "f" else object)
         for j, values in columns.items():
             table[:, j] = values
     elif hasattr(table, "isetitem"):  # pandas

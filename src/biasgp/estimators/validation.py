@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
+from biasgp.estimators.categories import coded, coded_as
 from biasgp.estimators.times import TimeColumn, in_seconds, refuse_other_clocks
+from biasgp.kernels import as_kernel
 from biasgp.response import SMALLEST, is_constant, robust_spread
 
 MIN_READINGS = 3
@@ -24,13 +26,16 @@ SMALLEST_RANGE = 1e-100
 
 
 def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
-    """X, y and the known variances as float arrays; sets n_features_in_, feature_names_in_ and time_columns_."""
+    """X, y and the known variances as float arrays; sets n_features_in_, feature_names_in_, time_columns_ and
+    category_columns_."""
     numbers = None if y is None else _numbers(y, "y")
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
-    X, times = in_seconds(_unmasked(X))
+    labelled = () if estimator.kernel is None else as_kernel(estimator.kernel).category_columns
+    X, categories = coded(_unmasked(X), labelled, getattr(estimator, "reference", None))
+    X, times = in_seconds(X)
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
-    estimator.time_columns_ = times
+    estimator.time_columns_, estimator.category_columns_ = times, categories
     _check_finite(X_array, column_names(estimator), times)
     ranges = np.ptp(X_array, axis=0)
     for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():  # a constant column is allowed
@@ -108,10 +113,11 @@ def _number(value: Any) -> float:
         return np.inf if value > 0 else -np.inf
 
 
-def check_query(estimator: Any, X: Any) -> Array:
-    """X to predict at, with the columns of fit."""
+def check_query(estimator: Any, X: Any, *, shared: bool = True) -> Array:
+    """X to predict at, with the columns of fit; with `shared`, for f, which has no labels."""
     fitted = getattr(estimator, "time_columns_", ())  # models of earlier versions have none
-    X, times = in_seconds(_unmasked(X), fitted)
+    X = coded_as(_unmasked(X), getattr(estimator, "category_columns_", ()), shared=shared)
+    X, times = in_seconds(X, fitted)
     array = np.asarray(_validated(estimator, X, reset=False))
     refuse_other_clocks(fitted, times, column_names(estimator))
     _check_finite(array, column_names(estimator), times)

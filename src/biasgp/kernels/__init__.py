@@ -1,6 +1,7 @@
 """C(θ): covariance functions, one file per family. A kernel owns all that the engines of `covariance/` need of it."""
 
 from biasgp.kernels.base import Column, Kernel, Product, Pullback, Sum, as_kernel
+from biasgp.kernels.category import Same
 from biasgp.kernels.linear import Constant, Linear
 from biasgp.kernels.periodic import Periodic
 from biasgp.kernels.sklearn_adapter import SklearnKernel
@@ -17,6 +18,7 @@ __all__ = [
     "Periodic",
     "Product",
     "Pullback",
+    "Same",
     "SklearnKernel",
     "SquaredExponential",
     "Stationary",

@@ -15,7 +15,7 @@ seconds, that are shown as durations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -40,6 +40,19 @@ class Kernel(ABC):
 
     def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
         """This kernel with durations as seconds; `times` says of each column of X whether it holds times."""
+        return self
+
+    @property
+    def category_columns(self) -> tuple[Column, ...]:
+        """Columns that hold labels: those that `Same` names."""
+        return ()
+
+    def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
+        """This kernel for X with columns of labels, which only `Same` may see: all columns are then all others."""
+        return self
+
+    def with_variances(self, *, each: bool) -> Self:
+        """This kernel with one variance for all labels, or one for each, where `Same` leaves it open."""
         return self
 
     @property
@@ -131,6 +144,18 @@ class _Pair(Kernel):
 
     def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
         return replace(self, left=self.left.in_seconds(times, names), right=self.right.in_seconds(times, names))
+
+    @property
+    def category_columns(self) -> tuple[Column, ...]:
+        return tuple(dict.fromkeys((*self.left.category_columns, *self.right.category_columns)))
+
+    def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
+        left, right = (each.beside_categories(categories, names, width) for each in (self.left, self.right))
+        return replace(self, left=left, right=right)
+
+    def with_variances(self, *, each: bool) -> Self:
+        left, right = (part.with_variances(each=each) for part in (self.left, self.right))
+        return replace(self, left=left, right=right)
 
     @property
     def theta(self) -> Array:

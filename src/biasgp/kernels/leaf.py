@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, cast
 
@@ -106,6 +106,20 @@ class Leaf(Kernel):
         low, high = _VARIANCE_RANGE
         return np.array([low]), np.array([high * max(1.0, response_variance)])
 
+    def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
+        if self.columns is None:
+            others = tuple(j for j in range(width) if j not in categories)
+            if not others:
+                raise ValueError("X has nothing but columns of labels: it needs one of numbers or times beside them.")
+            return replace(self, columns=others)
+        for column in self.columns:
+            if _resolve(column, width, names) in categories:
+                raise ValueError(
+                    f"{type(self).__name__} needs numbers, but column {column!r} of X is taken for labels by Same. "
+                    "Leave it out of on()."
+                )
+        return self
+
     def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
         every = range(len(times))
         columns = every if self.columns is None else [_resolve(c, len(times), names) for c in self.columns]
@@ -115,7 +129,7 @@ class Leaf(Kernel):
             for each, column in zip(given, columns, strict=False):  # their numbers are compared in bind
                 if is_duration(each) and not times[column]:
                     raise ValueError(
-                        f"{type(self).__name__}: {name} is the duration {_short(each)}, but column "
+                        f"{type(self).__name__}: {name} is the duration {short(each)}, but column "
                         f"{column if names is None else repr(names[column])} of X holds no times. Give it a number: "
                         "one value per column with ard=True, or one kernel per column with on()."
                     )
@@ -190,7 +204,7 @@ class Leaf(Kernel):
 
     def __repr__(self) -> str:
         parts = [
-            f"{f.name}={_short(self._shown(f.name))}"
+            f"{f.name}={short(self._shown(f.name))}"
             for f in fields(self)
             if f.name not in ("held", "times") and getattr(self, f.name) != f.default
         ]
@@ -206,11 +220,12 @@ class Leaf(Kernel):
         return shown(value) if all(self.times) else value
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A parameter's value in a representation: numbers to four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
-        return "(" + ", ".join(_short(v) for v in value) + (",)" if len(value) == 1 else ")")
+        return "(" + ", ".join(short(v) for v in value) + (",)" if len(value) == 1 else ")")
     return repr(value)
 
 

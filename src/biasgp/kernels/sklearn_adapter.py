@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,6 +20,9 @@ class SklearnKernel(Kernel):
 
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         return self
+
+    def beside_categories(self, categories: Collection[int], names: Sequence[str] | None, width: int) -> Self:
+        raise ValueError("A scikit-learn kernel works on all columns, labels too; beside Same use biasgp.kernels.")
 
     @property
     def theta(self) -> Array:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,9 +78,9 @@ class Run:
 class Ordering:
     """Readings in the order of one variable; those at the same value are in an episode together.
 
-    `events` are values of that variable at which somebody serviced the sensor. Where several sensors are fitted
-    together, `sensors` has the number of each reading's: an episode is of one sensor, and one of a negative number has
-    none. A place is a distinct value of one sensor.
+    `events` are values of that variable at which somebody serviced the sensor. `series` is a number for each reading:
+    series follow one another, an episode lies within one of them, and a negative number stands for one without any. A
+    place is a distinct value in one series.
     """
 
     def __init__(
@@ -89,17 +88,17 @@ class Ordering:
         values: Array,
         events: Array | None = None,
         prior: EpisodePrior = EpisodePrior(),  # noqa: B008
-        sensors: NDArray[np.intp] | None = None,
+        series: NDArray[np.intp] | None = None,
     ) -> None:
-        self.values, self.events, self.prior, self.sensors = values, events, prior, sensors
-        of = np.zeros(len(values), dtype=np.intp) if sensors is None else sensors
-        self.rows = np.lexsort((values, of))
+        self.values, self.events, self.prior = values, events, prior
+        self.series = np.zeros(len(values), dtype=np.intp) if series is None else series
+        self.rows = np.lexsort((values, self.series))
         self._in_order = np.array_equal(self.rows, np.arange(len(values)))
-        in_order, of = values[self.rows], of[self.rows]
+        in_order, of = values[self.rows], self.series[self.rows]
         self._first = np.flatnonzero(np.append(True, (np.diff(in_order) != 0.0) | (np.diff(of) != 0)))
-        self.times, self._sensor = in_order[self._first], of[self._first]
+        self.times, self._owner = in_order[self._first], of[self._first]
         self.n, self.n_places = len(values), len(self.times)
-        begins = np.flatnonzero(np.append(True, np.diff(self._sensor) != 0))
+        begins = np.flatnonzero(np.append(True, np.diff(self._owner) != 0))
         each = np.diff(begins, append=self.n_places)
         self._begins, self._ends = np.repeat(begins, each), np.repeat(begins + each, each)
         lowest, span = float(values.min()), float(np.ptp(values)) or 1.0
@@ -108,18 +107,21 @@ class Ordering:
         self.before = np.concatenate([[0.0], self.place[:-1]])
         self.before[begins] = 2.0 * self.place[begins] - self.place[np.minimum(begins + 1, self.n_places - 1)]
         self.before[begins] = np.where(each > 1, self.before[begins], self.place[begins] - 1.0)
-        self.lengths = np.arange(self.prior.shortest, max(int(self.prior.longest_share * each.max()), 0) + 1)
+        self._longest = int(each[self._owner[begins] >= 0].max(initial=0))
+        self.lengths = np.arange(self.prior.shortest, int(self.prior.longest_share * self._longest) + 1)
 
     def part(self, rows: NDArray[np.intp] | Mask) -> Ordering:
         """The same for some of the readings."""
-        sensors = None if self.sensors is None else self.sensors[rows]
-        return Ordering(self.values[rows], self.events, self.prior, sensors)
+        return Ordering(self.values[rows], self.events, self.prior, self.series[rows])
 
-    def spans(self) -> list[tuple[int, int]]:
-        """First and stop of each sensor that may have episodes, in the order of `rows`."""
-        begins = np.unique(self._begins)
-        firsts = [*self._first[begins].tolist(), self.n]
-        return [ends for ends, begin in zip(pairwise(firsts), begins, strict=True) if self._sensor[begin] >= 0]
+    @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """First place of each series, and the one after its last."""
+        return tuple(dict.fromkeys(zip(self._begins.tolist(), self._ends.tolist(), strict=True)))
+
+    def rows_of_series(self) -> list[NDArray[np.intp]]:
+        """Indices of the readings of each series that may have episodes, in their order."""
+        return [self.rows_of(Run(SHIFT, first, stop)) for first, stop in self.bounds if self._owner[first] >= 0]
 
     @property
     def too_short(self) -> bool:
@@ -163,22 +165,21 @@ class Ordering:
         prior, m = self.prior, self.n_places
         first, length = np.arange(m)[:, None], self.lengths
         stop = first + length
-        exactly, at_least = prior.log_length(max(m, int(self.lengths[-1])))
+        exactly, at_least = prior.log_length(self._longest)
         at_start, at_end = first == self._begins[:, None], stop == self._ends[:, None]
         ends = np.where(at_start | at_end, at_least[length], exactly[length])
         kinds = {SHIFT: np.log(0.5), RAMP: np.log(0.5)}
         if self.events is not None:
             serviced = np.zeros(m + 1 + length[-1], dtype=bool)
-            for begin in np.unique(self._begins):
-                of = slice(begin, int(self._ends[begin]))
-                at = begin + np.searchsorted(self.times[of], self.events)
-                serviced[at[(begin < at) & (at < self._ends[begin])]] = True
+            for begin, end in self.bounds:
+                at = begin + np.searchsorted(self.times[begin:end], self.events)
+                serviced[at[(begin < at) & (at < end)]] = True
             off = float(np.log(prior.off_event))
             ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(at_start | at_end, 0.0, off))
             kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
         possible = stop <= self._ends[:, None]
         possible &= length <= prior.longest_share * (self._ends - self._begins)[:, None]
-        possible &= self._sensor[:, None] >= 0
+        possible &= self._owner[:, None] >= 0
         found = {kind: np.where(possible, ends - prior.scale_price + price, -np.inf) for kind, price in kinds.items()}
         found[RAMP][:, length < prior.shortest_ramp] = -np.inf
         return found
@@ -213,6 +214,8 @@ class Episode:
         The ordering variable at its first and at its last reading; a time as ISO 8601 text (UTC where it has a zone).
     bias, bias_std : float
         Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck sensor.
+    sensor : str
+        The label of its sensor, where several share f; else empty.
     """
 
     kind: str
@@ -222,16 +225,26 @@ class Episode:
     stop: float | str = np.nan
     bias: float = np.nan
     bias_std: float = np.nan
+    sensor: str = ""
 
 
 def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
+    """Runs of equal readings that are too long for chance, in each series on its own."""
+    found = []
+    for begin, end in ordering.bounds:
+        rows = ordering.rows_of(Run(STUCK, begin, end))
+        if ordering.series[rows[0]] >= 0:
+            found += _stuck_in(rows, y, ordering.prior, repeats_expected)
+    return found
+
+
+def _stuck_in(rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float) -> list[Episode]:
     """Runs of equal readings that are too long for chance, given how often readings repeat elsewhere.
 
     A reading repeats the one before by chance with a probability that is learnt from all other runs, or from all other
     visits to the same value, whichever is larger: a coarse scale repeats everywhere, and a signal at rest at one value
     whenever it is there. `repeats_expected` is what each of the two shares begins with: one repeat.
     """
-    rows, prior = ordering.rows, ordering.prior
     z = y[rows]
     begins = np.append(0, np.flatnonzero(z[1:] != z[:-1]) + 1)
     lengths = np.diff(begins, append=len(z))

@@ -76,7 +76,7 @@ class RunScan:
         self._P, self._Py, self._added = P, Py, np.zeros((len(P), 0))
         self._start = ordering.before[:, None]
         width = self._hankel(np.append(0.0, ordering.place)) - self._start
-        # Runs beyond the end of a sensor's record have a prior of zero, whatever their width.
+        # Runs beyond the end of a series have a prior of zero, whatever their width.
         self._width = np.where(width > 0.0, width, 1.0)
         p, a = ordering.summed(ordering.summed(P).T), ordering.summed(Py)
         t = ordering.place

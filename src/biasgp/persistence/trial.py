@@ -12,6 +12,7 @@ from biasgp._typing import Array
 from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
+from biasgp.estimators.categories import CategoryColumn
 from biasgp.estimators.times import CLOCKS, TimeColumn
 from biasgp.models.draws import DrawsPosterior
 from biasgp.models.student_t import SitePosterior
@@ -37,7 +38,11 @@ def try_model(estimator: BaseGP) -> None:
     named = names is None or (np.shape(names) == (width,) and all(isinstance(name, str) for name in names))
     times = getattr(estimator, "time_columns_", ())
     timed = isinstance(times, tuple) and all(_is_sound(time, width) for time in times)
-    if estimator.n_features_in_ != width or not named or not timed:
+    categories = getattr(estimator, "category_columns_", ())
+    labelled = isinstance(categories, tuple) and all(_is_category(column, width) for column in categories)
+    if estimator.n_features_in_ != width or not named or not timed or not labelled:
+        raise ModelFileError(MISMATCH)
+    if {column.index for column in categories} != set(posterior.kernel.category_columns):
         raise ModelFileError(MISMATCH)
     X: Any = posterior.X[[0, -1]]
     with np.errstate(over="raise", divide="raise", invalid="raise"):  # no fit has such readings
@@ -47,7 +52,7 @@ def try_model(estimator: BaseGP) -> None:
             results = [mean, *estimator._scaling.moments(mean, np.full(2, estimator._scaled_noise_variance))]
         else:
             plain = copy(estimator)
-            plain.time_columns_ = ()  # X has them as seconds already
+            plain.time_columns_ = plain.category_columns_ = ()  # X has them as seconds and codes already
             results = _predictions(plain, X, names)
     if not all(np.shape(values) == (2,) and np.isfinite(values).all() for values in results):
         raise ModelFileError("is damaged or forged: its predictions are not numbers. Fit again.")
@@ -56,6 +61,14 @@ def try_model(estimator: BaseGP) -> None:
 def _is_sound(time: Any, width: int) -> bool:
     whole = isinstance(time, TimeColumn) and type(time.index) is int and type(time.origin_seconds) is int
     return whole and 0 <= time.index < width and time.clock in CLOCKS and abs(time.origin_seconds) < FARTHEST_ORIGIN
+
+
+def _is_category(column: Any, width: int) -> bool:
+    if not isinstance(column, CategoryColumn) or type(column.index) is not int or not 0 <= column.index < width:
+        return False
+    labels, reference = column.labels, column.reference
+    texts = isinstance(labels, tuple) and len(labels) > 0 and all(type(label) is str for label in labels)
+    return texts and len(set(labels)) == len(labels) and (reference is None or reference in labels)
 
 
 def _predictions(estimator: BaseGP, X: Any, names: Array | None) -> list[Array]:

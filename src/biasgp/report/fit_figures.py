@@ -26,6 +26,15 @@ SHADES = {
     "ramp": ("rgba(0,158,115,0.28)", "#009E73", "dot"),
 }
 """Fill and edge of each kind of episode: of the same palette, for a light or dark ground; in grey the edges tell."""
+SENSORS = (
+    (GREY, "circle"),
+    ("#CC79A7", "square"),
+    ("#56B4E9", "triangle-up"),
+    ("#E69F00", "diamond"),
+    ("#009E73", "triangle-down"),
+    (INK, "pentagon"),
+)
+"""Colour and symbol of each sensor, where several share the truth; others are grey."""
 MAX_SHADES = 300
 """Episodes that are shaded, the most certain of them."""
 MAX_POINTS, MAX_QUANTILES = 4000, 600
@@ -68,7 +77,7 @@ def _readings_figure(record: FitRecord, points: Points, x: Array) -> Figure:
     clean, out, held = ~points.flagged & ~points.held_out, points.flagged, points.held_out & ~points.flagged
     traces = [
         *_band(x, points.low, points.high),
-        _dots(x, points, clean, "readings", {"color": GREY, "size": 4, "opacity": 0.75}),
+        *_clean_dots(x, points, clean),
         _dots(x, points, held, "held out", {"color": GREEN, "size": 6, "symbol": "diamond-open"}),
         _line(x, points.mean, "estimated truth", line={"color": BLUE, "width": 1.6}, hoverinfo="skip"),
         _dots(x, points, out, "flagged", {"color": ORANGE, "size": 8, "symbol": "x"}),
@@ -213,6 +222,21 @@ def _scatter(x: Array, y: Array, marker: Figure) -> Figure:
     return {"type": "scatter", "mode": "markers", "x": _numbers(x, 13), "y": _numbers(y), "marker": marker}
 
 
+def _clean_dots(x: Array, points: Points, clean: np.ndarray) -> list[Figure]:
+    """Readings that are not flagged, with a colour and a symbol for each sensor where there are several."""
+    look = {"size": 4, "opacity": 0.75}
+    if points.sensor is None:
+        return [_dots(x, points, clean, "readings", {"color": GREY, **look})]
+    labels, counts = np.unique(points.sensor.astype(str), return_counts=True)
+    named = sorted(labels[np.argsort(-counts, kind="stable")][: len(SENSORS)].tolist())
+    traces = []
+    for each, (color, symbol) in zip(named, SENSORS, strict=False):
+        marker = {"color": color, "symbol": symbol, **look, "size": 5}
+        traces.append(_dots(x, points, clean & (points.sensor == each), _label(each), marker))
+    rest = clean & ~np.isin(points.sensor.astype(str), named)
+    return [*traces, _dots(x, points, rest, "other sensors", {"color": GREY, **look})]
+
+
 def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure) -> Figure:
     shown = zip(
         _numbers(points.bias[which], 4),
@@ -222,7 +246,11 @@ def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure
         strict=True,
     )
     extra = [["–" if cell is None else cell for cell in cells] for cells in shown]
-    hover = "%{x}<br>reading %{y}<br>estimated truth %{customdata[2]}<br>bias %{customdata[0]}"
+    place = "%{x}"
+    if points.sensor is not None:
+        extra = [[*cells, _label(str(each))] for cells, each in zip(extra, points.sensor[which], strict=True)]
+        place = "%{customdata[4]}<br>%{x}"
+    hover = place + "<br>reading %{y}<br>estimated truth %{customdata[2]}<br>bias %{customdata[0]}"
     return {
         **_scatter(x[which], points.y[which], marker),
         "name": name,

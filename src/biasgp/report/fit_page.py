@@ -20,6 +20,7 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
     flagged = flagged[np.argsort(record.axis.values[flagged], kind="stable")]
     drawn = thinned(record)
     unit = record.in_unit
+    which = [] if record.points.sensor is None else ["sensor"]
     return render(
         "fit.html",
         style="report.css",
@@ -31,15 +32,25 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
         drawn=len(drawn),
         total=len(record.points.y),
         n_flagged=len(flagged),
-        heads=[record.axis.label, f"reading{unit}", f"estimated truth{unit}", f"bias{unit}", "±", "probability", "row"],
+        heads=[
+            record.axis.label,
+            *which,
+            f"reading{unit}",
+            f"estimated truth{unit}",
+            f"bias{unit}",
+            "±",
+            "probability",
+            "row",
+        ],
         rows=[_flagged_row(record, i) for i in flagged[:MAX_TABLE_ROWS].tolist()],
-        episode_heads=["kind", "in words", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
+        episode_heads=[*which, "kind", "in words", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
         episode_rows=[_episode_row(episode) for episode in (record.episodes or ())[:MAX_TABLE_ROWS]],
     )
 
 
 def _episode_row(episode: EpisodeRecord) -> list[Cell]:
     return [
+        *([Cell(episode.sensor)] if episode.sensor else []),
         Cell(episode.kind),
         Cell(episode.words),
         Cell(episode.start),
@@ -54,6 +65,7 @@ def _flagged_row(record: FitRecord, i: int) -> list[Cell]:
     points = record.points
     return [
         Cell(points.when[i], sort=f"{float(record.axis.values[i]):.15g}"),
+        *([] if points.sensor is None else [Cell(points.sensor[i])]),
         Cell.number(points.y[i], "{:.5g}"),
         Cell.number(points.mean[i], "{:.4g}"),
         Cell.number(points.bias[i], "{:+.4g}"),

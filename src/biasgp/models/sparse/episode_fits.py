@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import ndtr, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
@@ -89,10 +89,12 @@ def _weighted(
     kept[1:] = sorted(kept[1:], key=lambda each: -each.total_evidence)
     evidence = np.array([other.total_evidence - best.total_evidence for other in kept])
     other_kind = np.array([other.of_other_kind_than(best) for other in kept])
-    if other_kind.any():
-        ahead = evidence[other_kind].max()
-        evidence[other_kind] += ahead / policy.kinds_known_to - ahead
-    return kept, tuple(softmax(evidence).tolist())
+    weights = np.zeros(len(kept))
+    # Within each of the two, by evidence; between them, the difference is known to no more than it says.
+    share = float(ndtr(evidence[other_kind].max() / policy.kinds_known_to)) if other_kind.any() else 0.0
+    weights[~other_kind] = (1.0 - share) * softmax(evidence[~other_kind])
+    weights[other_kind] = share * softmax(evidence[other_kind])
+    return kept, tuple(weights.tolist())
 
 
 def _posterior(at: Explanation, moments: Moments) -> AveragedPosterior:

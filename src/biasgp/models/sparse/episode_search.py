@@ -8,7 +8,7 @@ same measure, log p(y, labels, episodes), for which the ends of each episode are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise, product
@@ -49,10 +49,10 @@ class EpisodePolicy:
     """Nats. A move that raises the log evidence by less is not made."""
     ambiguous_gap: float = 10.0
     """Nats within which a whole explanation by other kinds of episode is averaged over."""
-    kinds_known_to: float = 5.0
-    """Nats to which the evidence of drifts against that of shifts can be relied on: drifts are not quite linear, and
-    how common they are is not known. Differences between the two are divided by it."""
-    possible_gap: float = 2.0
+    kinds_known_to: float = 6.0
+    """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
+    not quite linear, and how common they are is not known."""
+    possible_gap: float = 4.5
     """Nats by which an episode may fail to pay and still be worth naming."""
     move_gap: float = 20.0
     """Nats behind the best explanation from which the episodes of another are not moved any more."""
@@ -191,7 +191,7 @@ class EpisodeSearch:
         rival = replace(best, state=replace(best.state, evidence=best.state.evidence - policy.ambiguous_gap))
         bare, evidence = self._scan(replace(best.state, support=None))
         jumps = {run.stop for run in best.runs} | {run.first for run in best.runs if run.kind != RAMP}
-        beside = bare.between(sorted(jumps - {0, self.ordering.n_places}))
+        beside = bare.between(sorted(jumps - {end for each in self.ordering.bounds for end in each}))
         levels = reduce(RunScan.with_run, (run for run in best.runs if run.kind != RAMP), bare).apart()
         drifts = beside & bare.ending_at(jumps)
         starts: list[tuple[RunScan, tuple[str, ...]]] = [
@@ -324,7 +324,7 @@ class EpisodeSearch:
         taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]
         proposals = [tuple(run for run in runs if run not in out) for out in taken]
         if SHIFT in kinds:
-            proposals.append(self._stretches(bare, at.runs))
+            proposals += self._stretches(bare, at.runs)
         best, found = at.evidence, at.runs
         for proposal in dict.fromkeys(proposals):
             scan = self._grown(bare.with_runs(proposal), kinds)
@@ -337,15 +337,24 @@ class EpisodeSearch:
         """Labels without those of readings near the ends of an episode."""
         labels, half = at.state.labels.copy(), self.policy.window // 2
         for run in at.runs:
+            (series,) = (each for each in self.ordering.bounds if each[0] <= run.first < each[1])
             for end in (run.first, run.stop):
-                near = Run(SHIFT, max(end - half, 0), min(end + half, self.ordering.n_places))
+                near = Run(SHIFT, max(end - half, series[0]), min(end + half, series[1]))
                 labels[self.ordering.rows_of(near)] = 0
         return labels
 
-    def _stretches(self, bare: RunScan, runs: tuple[Run, ...]) -> tuple[Run, ...]:
-        """The best choice of faulty stretches between the places where the level jumps.
+    def _stretches(self, bare: RunScan, runs: tuple[Run, ...]) -> Iterator[tuple[Run, ...]]:
+        """For each series with episodes: these, chosen anew between the places where its level jumps."""
+        for series in self.ordering.bounds:
+            own = tuple(run for run in runs if series[0] <= run.first < series[1])
+            others = tuple(run for run in runs if run not in own)
+            if own:
+                yield (*others, *self._stretches_of(series, bare.with_runs(others), own))
 
-        Jumps are where episodes begin and end, and where what each shift should leave out does.
+    def _stretches_of(self, series: tuple[int, int], bare: RunScan, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The best choice of faulty stretches between the places where the level of a series jumps.
+
+        Jumps are where its episodes begin and end, and where what each shift should leave out does.
         """
         ordering = self.ordering
         jumps = {run.stop for run in runs} | {run.first for run in runs if run.kind != RAMP}
@@ -354,7 +363,8 @@ class EpisodeSearch:
             if run.kind != RAMP and len(jumps) < self.policy.max_jumps:
                 _, hole = scan.best((SHIFT,), scan.within(run))
                 jumps |= {hole.first, hole.stop}
-        ends = [0, *sorted(jumps - {0, ordering.n_places})[: self.policy.max_jumps], ordering.n_places]
+        within = sorted(jump for jump in jumps if series[0] < jump < series[1])
+        ends = [series[0], *within[: self.policy.max_jumps], series[1]]
         segments = ordering.columns([Run(SHIFT, a, b) for a, b in pairwise(ends)])
         P, Py = bare.inverse()
         G, g = segments.T @ P @ segments, segments.T @ Py
@@ -362,7 +372,7 @@ class EpisodeSearch:
         for choice in product((False, True), repeat=len(ends) - 1):
             edges = np.flatnonzero(np.diff([False, *choice, False])).reshape(-1, 2).tolist()
             chosen = tuple(Run(SHIFT, ends[a], ends[b]) for a, b in edges)
-            prior = ordering.log_prior_of(chosen)
+            prior = ordering.log_prior_of((*bare.runs, *chosen))
             if prior == -np.inf:
                 continue
             M = np.array([[a <= s < b for a, b in edges] for s in range(len(ends) - 1)], dtype=float)
@@ -398,11 +408,11 @@ def marginal_inverse(support: Support) -> tuple[Array, Array]:
 
 def _isolated(labels: Labels, ordering: Ordering, window: int) -> Labels:
     """Labels without those of readings most of whose neighbours in order are flagged too."""
-    flagged = (labels > 0)[ordering.rows].astype(float)
-    near = np.convolve(flagged, np.ones(window))[window // 2 :][: len(flagged)]
-    crowded = near > window / 2
     alone = labels.copy()
-    alone[ordering.rows[crowded]] = 0
+    for begin, end in ordering.bounds:
+        rows = ordering.rows_of(Run(SHIFT, begin, end))
+        near = np.convolve(labels[rows] > 0, np.ones(window))[window // 2 :][: len(rows)]
+        alone[rows[near > window / 2]] = 0
     return alone
 
 

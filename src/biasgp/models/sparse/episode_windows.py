@@ -70,8 +70,7 @@ def _windows(
     y: Array, ordering: Ordering, policy: WindowPolicy
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
     """Readings around each place where the level jumps, and whether each end of them is that of the record."""
-    for first, stop in ordering.spans():
-        rows = ordering.rows[first:stop]
+    for rows in ordering.rows_of_series():
         if len(rows) < 2 * policy.side:
             continue
         jumps = _jumps(y[rows], policy)
