@@ -51,15 +51,14 @@ def test_a_shift_is_found_with_its_size_and_its_readings_become_useful(shifted):
     assert abs(episode.bias - data.bias[first]) < 4.0 * episode.bias_std
     assert episode.log_odds > 10.0 and model.outlier_mask_[list(episode.rows)].all()
     assert np.abs(model.bias_ - data.bias).mean() < 0.2
-    single = SparseBiasGP(Matern32()).fit(data.t[:, None], data.y)
+    single = SparseBiasGP(Matern32(), order=None).fit(data.t[:, None], data.y)
     error, without = (np.mean((each.predict(data.t[:, None]) - data.f) ** 2) for each in (model, single))
     assert single.episodes_ == () and error < 0.2 * without
 
 
-@pytest.mark.xfail(strict=True, reason="a drift that is several nats behind is averaged over with a tempered weight")
 def test_the_size_of_a_clear_shift_is_known(shifted):
     _, model = shifted
-    assert model.alternatives_ == () and model.episodes_[0].bias_std < 0.5
+    assert model.episodes_[0].bias_std < 0.5
 
 
 def test_it_is_the_same_in_other_units_in_another_order_and_backwards(shifted):
@@ -131,7 +130,7 @@ def test_events_need_an_order_and_are_numbers():
     data = faulty_series(SHORT, random_state=3)
     X = data.t[:, None]
     with pytest.raises(ValueError, match="say which one it is with order="):
-        SparseBiasGP(Matern32()).fit(X, data.y, events=[30.0])
+        SparseBiasGP(Matern32(), order=None).fit(X, data.y, events=[30.0])
     with pytest.raises(ValueError, match="events"):
         fitted(data.t, data.y, events=[np.nan])
     with pytest.raises(ValueError, match="events must be a list"):

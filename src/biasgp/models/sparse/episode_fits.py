@@ -89,11 +89,12 @@ def _weighted(
     kept[1:] = sorted(kept[1:], key=lambda each: -each.total_evidence)
     evidence = np.array([other.total_evidence - best.total_evidence for other in kept])
     other_kind = np.array([other.of_other_kind_than(best) for other in kept])
-    weights = np.zeros(len(kept))
+    weights = np.empty(len(kept))
     # Within each of the two, by evidence; between them, the difference is known to no more than it says.
-    share = float(ndtr(evidence[other_kind].max() / policy.kinds_known_to)) if other_kind.any() else 0.0
-    weights[~other_kind] = (1.0 - share) * softmax(evidence[~other_kind])
-    weights[other_kind] = share * softmax(evidence[other_kind])
+    share = float(ndtr(evidence[other_kind].max(initial=-np.inf) / policy.kinds_known_to))
+    for rows, total in ((~other_kind, 1.0 - share), (other_kind, share)):
+        if rows.any():
+            weights[rows] = total * softmax(evidence[rows])
     return kept, tuple(weights.tolist())
 
 
