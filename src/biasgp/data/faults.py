@@ -17,6 +17,8 @@ SPIKE_SIZE = 10.0
 """Bias of an isolated outlier, in standard deviations of the noise."""
 PEAKS, PEAK_HEIGHT, PEAK_WIDTH = 4, 3.0, 4.5
 """Sharp true peaks of a signal that has them: how many, how high in its standard deviations, how wide in readings."""
+MOST_AT_ONCE = 2000
+"""Readings of a signal that are drawn at once, by the eigenvectors of their covariance."""
 MARGIN = 5
 """Readings between faults, and between a fault and the ends of the record, at least."""
 GAPS, GAP_LENGTH = 3, 40.0
@@ -156,13 +158,30 @@ def _times(kind: str, n: int, rng: np.random.Generator) -> Array:
 
 def _signal(scenario: FaultScenario, t: Array, rng: np.random.Generator) -> Array:
     """A draw of unit variance, perhaps with sharp peaks."""
-    kernel = SIGNALS[scenario.signal](variance=1.0, length_scale=scenario.length_scale).bind(t[:, None])
-    C = kernel(t[:, None])
-    values, vectors = np.linalg.eigh(C)
-    f = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(t)))
+    if len(t) > MOST_AT_ONCE:
+        f = _long_signal(scenario, t, rng)
+    else:
+        kernel = SIGNALS[scenario.signal](variance=1.0, length_scale=scenario.length_scale).bind(t[:, None])
+        values, vectors = np.linalg.eigh(kernel(t[:, None]))
+        f = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(t)))
     for place in rng.choice(t, PEAKS, replace=False) if scenario.peaks else ():
         f += PEAK_HEIGHT * np.exp(-0.5 * ((t - place) / PEAK_WIDTH) ** 2)
     return np.asarray(f)
+
+
+def _long_signal(scenario: FaultScenario, t: Array, rng: np.random.Generator) -> Array:
+    """A draw from the Matérn 3/2 kernel, reading by reading: value and slope are a Markov process."""
+    if scenario.signal != "matern32":
+        raise ValueError(f"More than {MOST_AT_ONCE} readings are drawn of matern32 only, got {scenario.signal!r}.")
+    rate = np.sqrt(3.0) / scenario.length_scale
+    stationary = np.diag([1.0, rate**2])
+    state, f = np.sqrt(stationary.diagonal()) * rng.standard_normal(2), np.empty(len(t))
+    for i, step in enumerate(np.diff(t, prepend=t[0])):
+        move = np.exp(-rate * step) * np.array([[1.0 + rate * step, step], [-(rate**2) * step, 1.0 - rate * step]])
+        values, vectors = np.linalg.eigh(stationary - move @ stationary @ move.T)
+        state = move @ state + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(2))
+        f[i] = state[0]
+    return f
 
 
 def _places(scenario: FaultScenario, rng: np.random.Generator) -> list[tuple[int, int]]:

@@ -39,6 +39,8 @@ class EpisodePolicy:
     """Nats behind the fit without episodes, before parameters are fitted, at which a start is given up."""
     other_gap: float = 8.0
     """Nats that another explanation may gain when its parameters are fitted, as a rule."""
+    overtaking_gap: float = 5.0
+    """Nats that it may gain when its episodes are moved, as a rule."""
     drift_volume: float = 2.0
     """Nats that averaging over its ends adds to the evidence of a ramp, as a rule."""
     max_rounds: int = 6
@@ -56,10 +58,12 @@ class EpisodePolicy:
     """Nats by which an episode may fail to pay and still be worth naming."""
     move_gap: float = 20.0
     """Nats behind the best explanation from which the episodes of another are not moved any more."""
+    one_more_gap: float = 2.0
+    """Nats by which one more episode may fail to pay and still be averaged over."""
     sure_gap: float = 15.0
     """Nats ahead of the fit without episodes from which that one is not worked out to the end."""
-    max_jumps: int = 7
-    """Places where the level jumps of which all combinations are tried: 2⁸ of them."""
+    max_jumps: int = 6
+    """Places where the level jumps of which all combinations are tried: 2⁷ of them."""
     window: int = 11
     """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
     rounds_without: int = 2
@@ -209,12 +213,12 @@ class EpisodeSearch:
             volume = policy.drift_volume * len(scan.runs) if kinds == (RAMP,) else 0.0
             if total + volume > rival.evidence - policy.other_gap:
                 fitted = self._fitted(scan.runs, best.state, rival)
-                # Its episodes are moved where that may bring it within the gap.
-                near = fitted.evidence + volume > rival.evidence - policy.other_gap
+                # Its episodes are moved where that may make it the best: their ends are averaged over anyway.
+                near = fitted.evidence + volume > best.evidence - policy.overtaking_gap
                 found.append(self._settled(fitted, rival, kinds) if near else fitted)
         full = bare.with_runs(best.runs)
         gain, run = full.best()
-        if gain > -policy.possible_gap:
+        if gain > -policy.one_more_gap:
             found.append(self._fitted((*full.runs, run), best.state, rival, policy.rounds_without))
         return found
 
