@@ -2,13 +2,8 @@
 
 Readings are ordered by one variable, as a rule time. An episode is a `shift` (1 on its run), a `step` (a shift up to
 the end of the record) or a `ramp` (grows linearly over its run and ends: a drift until somebody cleans the sensor). Its
-amplitude a ~ N(0, V) is integrated out, so that an episode adds V·uuᵀ to the covariance of the readings, and with P the
-inverse of that covariance it raises the log evidence by
-
-    ½ b²/(A + 1/V) − ½ log(1 + V·A),   A = uᵀPu,  b = uᵀPy.
-
-For u = 1 on rows i…j, A is a block sum of P and b a partial sum of Py: cumulative sums give all runs in O(N²).
-A sensor that is `stuck` repeats its value; such readings tell nothing of f and leave the GP.
+amplitude a ~ N(0, V) is integrated out, so that an episode adds V·uuᵀ to the covariance of the readings (`run_scan` has
+the evidence of every run). A sensor that is `stuck` repeats its value; such readings say nothing of f and leave the GP.
 """
 
 from __future__ import annotations

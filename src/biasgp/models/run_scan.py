@@ -56,7 +56,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Change:
+class _Change:
     """Of α = K⁻¹(y − bias), of the matrix that explains the variance of f, and of mean and variance of the bias."""
 
     alpha: Array
@@ -234,7 +234,7 @@ class RunScan:
         spread = np.column_stack([U * np.sqrt(weights * variance), (U * amplitude - mean[:, None]) * np.sqrt(weights)])
         return Ends(float(logsumexp(gains)) - own, (U > 0.0) @ weights, mean, spread)
 
-    def change_by(self, run: Run, ends: Ends) -> Change:
+    def change_by(self, run: Run, ends: Ends) -> _Change:
         """What averaging over the ends of an episode changes, where these are the other episodes."""
         u = self.ordering.columns([run])[:, 0]
         A, b = self._of(run)
@@ -242,7 +242,7 @@ class RunScan:
         Pu, spread = np.sqrt(shrink) * self._times(u), self._times(ends.spread)
         bias = ends.mean - shrink * b * u
         variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - shrink * u**2
-        return Change(-self._times(bias), np.outer(Pu, Pu) - spread @ spread.T, bias, variance)
+        return _Change(-self._times(bias), np.outer(Pu, Pu) - spread @ spread.T, bias, variance)
 
     def _of(self, run: Run) -> tuple[float, float]:
         """A and b of a run."""

@@ -36,7 +36,7 @@ class EpisodePolicy:
     stretches: tuple[float, ...] = (1.0, 2.5, 7.0)
     """Factors of the length-scales from which it begins."""
     hopeless_gap: float = 60.0
-    """Nats behind the fit without episodes, before parameters are fitted, at which a start is given up."""
+    """Nats behind the best explanation, before parameters are fitted, at which a start is given up."""
     other_gap: float = 8.0
     """Nats that another explanation may gain when its parameters are fitted, as a rule."""
     overtaking_gap: float = 5.0
@@ -56,6 +56,8 @@ class EpisodePolicy:
     not quite linear, and how common they are is not known."""
     possible_gap: float = 4.5
     """Nats by which an episode may fail to pay and still be worth naming."""
+    settled_gain: float = 0.5
+    """Nats. Where fitting parameters gains less after episodes have moved, they would not move again."""
     move_gap: float = 20.0
     """Nats behind the best explanation from which the episodes of another are not moved any more."""
     one_more_gap: float = 2.0
@@ -103,7 +105,7 @@ class Explanation:
     def _around(self) -> tuple[RunScan, ...]:
         """For each episode: every run beside all other episodes."""
         kinds = tuple({RAMP if run.kind == RAMP else SHIFT for run in self.runs})
-        bare = RunScan(self.ordering, *marginal_inverse(self.base.support(replace(self.state, support=None))), kinds)
+        bare = RunScan(self.ordering, *_marginal_inverse(self.base.support(replace(self.state, support=None))), kinds)
         return tuple(
             reduce(RunScan.with_run, (other for other in self.runs if other is not run), bare) for run in self.runs
         )
@@ -160,7 +162,7 @@ class EpisodeSearch:
             at = self._start(stretch)
             scan, evidence = self._first_runs(at, BOTH)
             new = all(differ(scan.runs, known.runs) for known in self.ended)
-            if scan.runs and new and evidence > self.none.evidence - self.policy.hopeless_gap:
+            if scan.runs and new and evidence > best.evidence - self.policy.hopeless_gap:
                 best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
         return best
 
@@ -168,7 +170,7 @@ class EpisodeSearch:
     def would_find_any(search: Search, start: Candidate, ordering: Ordering) -> bool:
         """Whether an episode pays before anything is fitted."""
         at = replace(start, labels=_isolated(start.labels, ordering, POLICY.window), support=None)
-        scan = RunScan(ordering, *marginal_inverse(search.support(at)))
+        scan = RunScan(ordering, *_marginal_inverse(search.support(at)))
         return scan.best()[0] > 0.0
 
     def _start(self, stretch: float) -> Candidate:
@@ -252,7 +254,7 @@ class EpisodeSearch:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior."""
         support = self.search.support(at)
         evidence = support.log_evidence() - at.slab.bic_penalty(at.labels)
-        return RunScan(self.ordering, *marginal_inverse(support)), evidence
+        return RunScan(self.ordering, *_marginal_inverse(support)), evidence
 
     def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[RunScan, float]:
         """Episodes added one by one from none, at given parameters, and the evidence then."""
@@ -309,11 +311,14 @@ class EpisodeSearch:
                 state = replace(state, labels=self._without_edge_labels(best))
                 if np.array_equal(state.labels, best.state.labels):
                     break
-                moved, _ = self._moved(replace(best, state=replace(state, evidence=-np.inf)), kinds)
+                moved, evidence = self._moved(replace(best, state=replace(state, evidence=-np.inf)), kinds)
             following = self._fitted(moved, state, rival)
             if following.evidence <= best.evidence + self.policy.min_gain:
                 break
             best = following
+            same = np.array_equal(best.state.labels, state.labels) and not best.state.labels.any()
+            if same and best.evidence < evidence + self.policy.settled_gain:
+                break
         self.ended.append(best)
         return best
 
@@ -404,7 +409,7 @@ LEAST_LEVEL = 1e-12
 """Variance of a shift, in units of y's robust variance, that is as good as none."""
 
 
-def marginal_inverse(support: Support) -> tuple[Array, Array]:
+def _marginal_inverse(support: Support) -> tuple[Array, Array]:
     """The inverse of the covariance of the readings, the group means integrated out, and that times y."""
     means, S = support.posterior_of_means()
     return support.Q - support.U @ S @ support.U.T, support.Qy - support.U @ means

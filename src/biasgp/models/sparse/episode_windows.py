@@ -27,7 +27,7 @@ MAD_TO_STD = 1.4826
 
 
 @dataclass(frozen=True)
-class WindowPolicy:
+class _WindowPolicy:
     """Where windows are and how large. Counts are of readings; chosen by benchmarks/faults.py --many."""
 
     side: int = 5
@@ -42,11 +42,11 @@ class WindowPolicy:
     """Of the record, per window at most, the largest jumps first: a rough record has jumps everywhere."""
 
 
-POLICY = WindowPolicy()
+POLICY = _WindowPolicy()
 
 
 def episodes_in_windows(
-    problem: Problem, ordering: Ordering, few: SparseBiasFit, policy: WindowPolicy = POLICY
+    problem: Problem, ordering: Ordering, few: SparseBiasFit, policy: _WindowPolicy = POLICY
 ) -> list[Episode]:
     """Episodes that the windows of a record hold, at most as long as the policy says; `few` has the parameters."""
     stage("faults that last")
@@ -67,7 +67,7 @@ def episodes_in_windows(
 
 
 def _windows(
-    y: Array, ordering: Ordering, policy: WindowPolicy
+    y: Array, ordering: Ordering, policy: _WindowPolicy
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
     """Readings around each place where the level jumps, and whether each end of them is that of the record."""
     for rows in ordering.rows_of_series():
@@ -86,7 +86,7 @@ def _windows(
             yield rows[window], np.array([window.start == 0, window.stop == len(rows)])
 
 
-def _jumps(y: Array, policy: WindowPolicy) -> NDArray[np.intp]:
+def _jumps(y: Array, policy: _WindowPolicy) -> NDArray[np.intp]:
     """Places where the median of the next readings differs from that of the last ones, the largest difference first."""
     medians = np.median(sliding_window_view(y, policy.side), axis=1)
     difference = medians[policy.side :] - medians[: -policy.side]
