@@ -270,7 +270,16 @@ def assert_doubts(model, caught, category, words):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_clusters_are_told(seed):
     data = STRESSES["clusters"](np.random.default_rng(seed))
-    assert_doubts(*fit_and_listen(data.X, data.y), ClusteredOutliersWarning, "nearest neighbour")
+    assert_doubts(*fit_and_listen(data.X, data.y, order=None), ClusteredOutliersWarning, "nearest neighbour")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_clusters_that_are_episodes_are_no_reason_for_doubt(seed):
+    data = STRESSES["clusters"](np.random.default_rng(seed))
+    model, caught = fit_and_listen(data.X, data.y)
+    assert caught == set() and model.trustworthy_
+    rows = {row for episode in model.episodes_ for row in episode.rows}
+    assert rows and rows <= set(np.flatnonzero(model.outlier_mask_).tolist())
 
 
 def test_noise_on_its_bound_is_told():
@@ -304,9 +313,9 @@ def test_findings_are_warnings_that_can_be_silenced_at_once():
 
 
 def against_a_plain_gp_without_the_outliers(name, seed):
-    """How many times larger the error is, and the warnings of the fit."""
+    """How many times larger the error is, and the warnings of the fit without episodes."""
     data = STRESSES[name](np.random.default_rng(seed))
-    model, caught = fit_and_listen(data.X, data.y)
+    model, caught = fit_and_listen(data.X, data.y, order=None)
     inside = ~data.is_outlier
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
