@@ -22,7 +22,7 @@ from scipy.special import gammaln
 from biasgp import GaussianGP, MixingWarning, ScaleMixtureGP, metrics
 from biasgp.covariance.dense import factorise
 from biasgp.kernels import SquaredExponential
-from biasgp.models.samplers import slice_along
+from biasgp.samplers import slice_along
 from student_t import CASES, cpu_seconds, read, reference
 
 GPSTUFF_DRAWS, GPSTUFF_BURN_IN, CHAINS = 300, 100, 4

@@ -11,7 +11,7 @@ from biasgp.data import Scenario, simulate
 from biasgp.kernels import SquaredExponential
 from biasgp.models import gaussian, mixture_steps, scale_mixture
 from biasgp.models.problem import Problem
-from biasgp.models.samplers import Metric
+from biasgp.samplers import Metric
 
 LARGE = 1e6
 

@@ -14,8 +14,8 @@ from scipy.stats import t as student
 from biasgp.kernels import Linear, Matern32, Periodic, SquaredExponential
 from biasgp.models.mixture_steps import LENGTH_PRIOR, Chain, Target, _Coordinates
 from biasgp.models.problem import Problem
-from biasgp.models.samplers import Metric, StepSize, slice_along, transition
 from biasgp.models.t_noise import StudentT
+from biasgp.samplers import Metric, StepSize, slice_along, transition
 
 # --- coordinates and priors
 

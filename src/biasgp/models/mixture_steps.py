@@ -19,9 +19,9 @@ from biasgp.covariance.dense import factorise, semidefinite_root
 from biasgp.kernels import Pullback
 from biasgp.messages import CovarianceError
 from biasgp.models.problem import LOG_2PI, Problem
-from biasgp.models.samplers import Metric, slice_along, transition
 from biasgp.models.strategy import covariance_bounds
 from biasgp.models.t_noise import StudentT
+from biasgp.samplers import Metric, slice_along, transition
 
 NU_RANGE = (0.5, 200.0)
 """Degrees of freedom over whose logarithm the prior is uniform."""

@@ -30,13 +30,13 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.dense import FACTORISATIONS
+from biasgp.covariance.draws import DrawsPosterior
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.models.draws import DrawsPosterior
 from biasgp.models.mixture_steps import Chain, Target
 from biasgp.models.problem import OUTLIER_SIZE, Problem
-from biasgp.models.samplers import Metric, StepSize
 from biasgp.models.t_noise import START_NU, Normality, StudentT, StudentTNoiseFit, exceedance, robust_start
 from biasgp.optimize import Report
+from biasgp.samplers import Metric, StepSize
 from biasgp.watch import ledger, stage
 
 ITERATIONS = "iterations"

@@ -52,10 +52,11 @@ MOVED = {
     "biasgp.models.posterior.Posterior": "biasgp.covariance.posterior.DensePosterior",
     "biasgp.models.posterior.AveragedPosterior": "biasgp.covariance.posterior.AveragedPosterior",
     "biasgp.models.large.posterior.VecchiaPosterior": "biasgp.covariance.vecchia_posterior.VecchiaPosterior",
+    "biasgp.models.draws.DrawsPosterior": "biasgp.covariance.draws.DrawsPosterior",
     "biasgp.models.sparse_bias.Group": "biasgp.models.sparse.kinds.Group",
     "biasgp.models.label_search.Step": "biasgp.models.sparse.search.Step",
 }
-"""Where classes have moved to that files of format 1 (version 0.1.0) name."""
+"""Where classes have moved to that older files name."""
 
 
 class ModelFileError(ValueError):

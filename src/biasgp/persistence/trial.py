@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.covariance.draws import DrawsPosterior
 from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.categories import CategoryColumn
 from biasgp.estimators.times import CLOCKS, TimeColumn
-from biasgp.models.draws import DrawsPosterior
 from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
 
