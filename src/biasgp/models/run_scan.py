@@ -221,6 +221,9 @@ class RunScan:
         same = np.flatnonzero(self.apart() & (2 * shared > np.maximum(length, run.stop - run.first)))
         gains = self.gains(kind)
         own, gains = float(gains[run.first, run.stop - run.first - length[0]]), gains.flat[same]
+        if own == -np.inf:
+            # Its readings no longer support it, whatever its ends.
+            return Ends(0.0, (ordering.columns([run]) > 0.0)[:, 0].astype(float), *self._amplitude(run))
         likely = np.flatnonzero(gains > gains.max() - LEAST_WEIGHT)
         likely = likely[np.argsort(-gains[likely], kind="stable")[:MOST_RUNS]]
         weights = softmax(gains[likely])
@@ -234,15 +237,20 @@ class RunScan:
         spread = np.column_stack([U * np.sqrt(weights * variance), (U * amplitude - mean[:, None]) * np.sqrt(weights)])
         return Ends(float(logsumexp(gains)) - own, (U > 0.0) @ weights, mean, spread)
 
-    def change_by(self, run: Run, ends: Ends) -> _Change:
-        """What averaging over the ends of an episode changes, where these are the other episodes."""
-        u = self.ordering.columns([run])[:, 0]
+    def _amplitude(self, run: Run) -> tuple[Array, Array]:
+        """Mean of what an episode adds to each reading, and the column whose outer product is its covariance."""
+        u = self.ordering.columns([run])
         A, b = self._of(run)
         shrink = 1.0 / (A + 1.0 / run.variance)
-        Pu, spread = np.sqrt(shrink) * self._times(u), self._times(ends.spread)
-        bias = ends.mean - shrink * b * u
-        variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - shrink * u**2
-        return _Change(-self._times(bias), np.outer(Pu, Pu) - spread @ spread.T, bias, variance)
+        return shrink * b * u[:, 0], np.sqrt(shrink) * u
+
+    def change_by(self, run: Run, ends: Ends) -> _Change:
+        """What averaging over the ends of an episode changes, where these are the other episodes."""
+        mean, column = self._amplitude(run)
+        before, after = self._times(column), self._times(ends.spread)
+        bias = ends.mean - mean
+        variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - column[:, 0] ** 2
+        return _Change(-self._times(bias), before @ before.T - after @ after.T, bias, variance)
 
     def _of(self, run: Run) -> tuple[float, float]:
         """A and b of a run."""

@@ -51,11 +51,13 @@ class EpisodePolicy:
     """Nats. A move that raises the log evidence by less is not made."""
     ambiguous_gap: float = 10.0
     """Nats within which a whole explanation by other kinds of episode is averaged over."""
-    kinds_known_to: float = 6.0
+    kinds_known_to: float = 8.0
     """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
     not quite linear, and how common they are is not known."""
-    possible_gap: float = 4.5
+    possible_gap: float = 5.0
     """Nats by which an episode may fail to pay and still be worth naming."""
+    max_possible: int = 3
+    """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
     """Nats. Where fitting parameters gains less after episodes have moved, they would not move again."""
     move_gap: float = 20.0
@@ -245,10 +247,17 @@ class EpisodeSearch:
         start = replace(best.state, x=self.none.state.x, curvature=self.none.state.curvature, support=None)
         return self._fitted(others, start, None, self.policy.rounds_without)
 
-    def possible(self) -> Run | None:
-        """An episode that almost pays, where none does."""
-        gain, run = self._scan(self.none.state)[0].best()
-        return run if gain > -self.policy.possible_gap else None
+    def possible(self, at: Explanation) -> list[Run]:
+        """Further episodes that almost pay."""
+        scan = self._scan(replace(at.state, support=None))[0].with_runs(at.runs)
+        found: list[Run] = []
+        while len(found) < self.policy.max_possible:
+            gain, run = scan.best()
+            if gain <= -self.policy.possible_gap:
+                break
+            found.append(run)
+            scan = scan.with_run(run)
+        return found
 
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior."""
