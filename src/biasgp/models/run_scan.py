@@ -11,6 +11,7 @@ Arrays of runs have the first place for rows and the length for columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -72,7 +73,8 @@ class RunScan:
     """
 
     def __init__(self, ordering: Ordering, P: Array, Py: Array, kinds: tuple[str, ...] = (SHIFT, RAMP)) -> None:
-        self.ordering, self.runs, self.log_evidence = ordering, (), 0.0
+        self.ordering, self.log_evidence = ordering, 0.0
+        self.runs: tuple[Run, ...] = ()
         self._P, self._Py, self._added = P, Py, np.zeros((len(P), 0))
         self._start = ordering.before[:, None]
         width = self._hankel(np.append(0.0, ordering.place)) - self._start
@@ -87,8 +89,6 @@ class RunScan:
             A = self._blocks(t[:, None] * p * t) - 2.0 * start * mixed + start**2 * sums.A
             b = self._partial(t * a) - start * sums.b
             self._sums[RAMP] = _Sums(A / self._width**2, b / self._width)
-
-    runs: tuple[Run, ...]
 
     def _hankel(self, v: Array) -> Array:
         """v[first + length] for all runs, of v with one entry per place and one more; a view."""
@@ -134,8 +134,7 @@ class RunScan:
         Pu = self._times(u)
         A, b = float(u @ Pu), float(u @ self._Py)
         shrink = 1.0 / (A + 1.0 / run.variance)
-        found = object.__new__(RunScan)
-        vars(found).update(vars(self))
+        found = copy(self)
         found.runs = (*self.runs, run)
         found.log_evidence = self.log_evidence + 0.5 * b**2 * shrink - 0.5 * float(np.log1p(run.variance * A))
         found._added = np.column_stack([self._added, np.sqrt(shrink) * Pu])

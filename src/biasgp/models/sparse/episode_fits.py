@@ -12,7 +12,7 @@ from scipy.special import ndtr, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
-from biasgp.models.episodes import Episode, Run
+from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
@@ -57,9 +57,10 @@ def with_episodes(
     own = Moments(found.posterior.alpha, found.posterior.precision, found.probability, found.bias, found.bias_variance)
     each = [own, *(QUICK(other.search.support(other.state), rng) for other in explanations[1:])]
     each = [at.averaged_over_ends(moments) for at, moments in zip(explanations, each, strict=True)]
-    near = [other for other in explanations[1:] if best.total_evidence - other.total_evidence < policy.ambiguous_gap]
-    named = {run for other in near for run in other.runs}
-    possible = [run for run in hunt.possible(best) if not any(_overlap(run, other) for other in named)]
+    named = [other.runs for other in explanations[1:]]
+    for run in hunt.possible(best):
+        if not any(run.first < other.stop and other.first < run.stop for runs in named for other in runs):
+            named.append((*best.runs, run))
     bias, variance = mixture_moments(weights, [(moments.bias, moments.bias_variance) for moments in each])
     parts = tuple(_posterior(at, moments) for at, moments in zip(explanations, each, strict=True))
     return replace(
@@ -70,10 +71,7 @@ def with_episodes(
         bias_variance=variance,
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
         episodes=tuple(ordering.episode(run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
-        alternatives=tuple(
-            tuple(ordering.episode(run) for run in runs)
-            for runs in dict.fromkeys((*(other.runs for other in near), *((*best.runs, run) for run in possible)))
-        ),
+        alternatives=tuple(tuple(ordering.episode(run) for run in runs) for runs in named),
     )
 
 
@@ -97,10 +95,6 @@ def _weighted(
         if rows.any():
             weights[rows] = total * softmax(evidence[rows])
     return kept, tuple(weights.tolist())
-
-
-def _overlap(run: Run, other: Run) -> bool:
-    return run.first < other.stop and other.first < run.stop
 
 
 def _posterior(at: Explanation, moments: Moments) -> AveragedPosterior:

@@ -55,7 +55,7 @@ class EpisodePolicy:
     """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
     not quite linear, and how common they are is not known."""
     possible_gap: float = 5.0
-    """Nats by which an episode may fail to pay and still be worth naming."""
+    """Nats by which the first episode may fail to pay and still be worth naming."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
@@ -63,7 +63,7 @@ class EpisodePolicy:
     move_gap: float = 20.0
     """Nats behind the best explanation from which the episodes of another are not moved any more."""
     one_more_gap: float = 2.0
-    """Nats by which one more episode may fail to pay and still be averaged over."""
+    """Nats by which one more episode may fail to pay and still be averaged over, or named."""
     sure_gap: float = 15.0
     """Nats ahead of the fit without episodes from which that one is not worked out to the end."""
     max_jumps: int = 6
@@ -253,7 +253,8 @@ class EpisodeSearch:
         found: list[Run] = []
         while len(found) < self.policy.max_possible:
             gain, run = scan.best()
-            if gain <= -self.policy.possible_gap:
+            # The first one has to pay for the record not being faultless.
+            if gain <= -(self.policy.one_more_gap if scan.runs else self.policy.possible_gap):
                 break
             found.append(run)
             scan = scan.with_run(run)
