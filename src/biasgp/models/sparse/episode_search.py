@@ -54,7 +54,7 @@ class EpisodePolicy:
     kinds_known_to: float = 8.0
     """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
     not quite linear, and how common they are is not known."""
-    possible_gap: float = 5.0
+    possible_gap: float = 4.5
     """Nats by which the first episode may fail to pay and still be worth naming."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
