@@ -20,10 +20,8 @@ from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.search import Candidate, Search, SparseBiasFit
+from biasgp.response import MAD_TO_STD
 from biasgp.watch import out_of_time, stage
-
-MAD_TO_STD = 1.4826
-"""Standard deviation of a normal variable over its median absolute deviation."""
 
 
 @dataclass(frozen=True)
