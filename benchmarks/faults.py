@@ -1,6 +1,7 @@
 """Sparse bias on faults that last: simulated shifts, ramps and stuck sensors, records without a fault, real faults.
 
-    python benchmarks/faults.py [--series 30] [--only "shift of 5" ...] [--many] [--faults FOLDER] [--jobs 2]
+    python benchmarks/faults.py [--series 30] [--only "shift of 5" ...] [--readings 400] [--many]
+        [--faults FOLDER] [--jobs 2]
 
 N = 400, f Matérn 3/2 with length-scale 30 and standard deviation 1, σ = 0.3, two faults per series. The oracle is the
 plain GP without the faulty readings (of records without a fault, with all). Columns: MSE of f over the oracle's (ratio
@@ -23,6 +24,8 @@ import re
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +69,10 @@ FOUND = 0.8
 """Share of a fault's readings that is flagged where it counts as found."""
 
 
-def one(name: str, seed: int) -> dict[str, float]:
-    """All figures of one series."""
-    data = faulty_series((SCENARIOS | MANY)[name], random_state=seed)
+def one(name: str, seed: int, readings: int | None = None) -> dict[str, float]:
+    """All figures of one series, with another number of readings if given."""
+    scenario = (SCENARIOS | MANY)[name]
+    data = faulty_series(scenario if readings is None else replace(scenario, n=readings), random_state=seed)
     X, events = data.t[:, None], None
     if "events" in name:
         events = [0.5 * (data.t[stop - 1] + data.t[stop]) for _, stop in data.faults]
@@ -193,13 +197,17 @@ def main() -> None:
     parser.add_argument(
         "--many", action="store_true", help="also three records of 20,000 readings with ten faults each"
     )
+    parser.add_argument("--readings", type=int, help="of each series, instead of 400 (co-located sensors excepted)")
     parser.add_argument("--faults", type=Path, help="a folder of windows with real faults")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for name in arguments.only:
-            work, tell = (together, report_together) if name in TOGETHER else (one, report)
-            tell(name, list(pool.map(work, [name] * arguments.series, range(arguments.series))))
+            if name in TOGETHER:
+                report_together(name, list(pool.map(together, [name] * arguments.series, range(arguments.series))))
+            else:
+                work = partial(one, readings=arguments.readings)
+                report(name, list(pool.map(work, [name] * arguments.series, range(arguments.series))))
         for name in MANY if arguments.many else ():
             report(name, list(pool.map(one, [name] * LONG_RECORDS, range(LONG_RECORDS))))
         if arguments.faults is not None:

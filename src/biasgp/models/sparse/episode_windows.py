@@ -26,7 +26,7 @@ from biasgp.watch import out_of_time, stage
 
 @dataclass(frozen=True)
 class _WindowPolicy:
-    """Where windows are and how large. Counts are of readings; chosen by benchmarks/faults.py --many."""
+    """Where windows are and how large. Counts are of readings; benchmarks/faults.py --many says what they find."""
 
     side: int = 5
     """On each side of a place, of which the medians are compared: single outliers do not move them."""
