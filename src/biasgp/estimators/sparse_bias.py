@@ -88,6 +88,7 @@ class SparseBiasGP(LargeGP):
     random_state: int = 0
     order: int | str | None = "auto"
     reference: str | None = None
+    length_scale_prior: str | None = "weak"
 
     def fit(
         self,
@@ -115,6 +116,8 @@ class SparseBiasGP(LargeGP):
     def _fit_model(self, problem: Problem, events: ArrayLike | None = None) -> sparse.SparseBiasFit:
         rng = np.random.default_rng(self.random_state)
         ordering = self._ordering(problem, events)
+        if self.length_scale_prior is not None:
+            problem = problem.with_prior()
         found = sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
 
         def named(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:

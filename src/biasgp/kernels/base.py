@@ -97,6 +97,10 @@ class Kernel(ABC):
 
         return np.stack([C for C, _ in parts]), pullback
 
+    def usual_length_scales(self, X: Array) -> Array:
+        """Logarithm of the length-scale that inputs X suggest, for each entry of θ; NaN where it is no length-scale."""
+        return np.full(len(self.theta), np.nan)
+
     def inverse_square_lengths(self, X: Array) -> Array:
         """How much the square of a difference in each column counts in this kernel's distance; 0 where it does not."""
         return np.zeros(X.shape[1])
@@ -171,6 +175,9 @@ class _Pair(Kernel):
     @property
     def parameter_names(self) -> list[str]:
         return [f"left.{n}" for n in self.left.parameter_names] + [f"right.{n}" for n in self.right.parameter_names]
+
+    def usual_length_scales(self, X: Array) -> Array:
+        return np.concatenate([self.left.usual_length_scales(X), self.right.usual_length_scales(X)])
 
     def inverse_square_lengths(self, X: Array) -> Array:
         return self.left.inverse_square_lengths(X) + self.right.inverse_square_lengths(X)

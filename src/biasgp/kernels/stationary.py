@@ -63,6 +63,11 @@ class Stationary(Leaf):
             return least * columns.shape[1] * neighbour_gap(columns), most * ranges
         return least * neighbour_gap(columns, jointly=True), np.array([most * np.linalg.norm(ranges)])
 
+    def usual_length_scales(self, X: Array) -> Array:
+        suggested = replace(self, length_scale=None)._start(self._columns_of(X), 1.0)["length_scale"]
+        usual = [suggested if name == "length_scale" else np.full(1, np.nan) for name in self._parameters]
+        return np.asarray(np.log(np.concatenate([np.ravel(values) for values in usual])))
+
     def _features(self, X: Array) -> Array:
         """What distances are taken between, before division by the length-scales."""
         return self._columns_of(X)

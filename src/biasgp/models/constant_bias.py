@@ -253,7 +253,7 @@ def _fit_free_k(
 
     With k free from the start, an early step of large σ sends k to where no reading is an outlier, and it stays there.
     """
-    rows, *more = stages(problem.X, problem.y)
+    rows, *more = stages(problem)
     n_few, n_held, with_k_held = len(rows), 0, None
     with blas_threads_for(len(rows)):
         few = _objective(problem[rows])

@@ -35,7 +35,10 @@ class _SearchStages:
     starts: tuple[tuple[float, float], ...] = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
     """Length-scales as a multiple of the kernel's own, and the noise's share of the variance."""
     few_from: int = 100  # with as many, a search begins on half of them,
-    few: int = 200  # but no more than this many
+    few: int = 200  # but no more than this many,
+    few_per_parameter: int = 10
+    """and no fewer than this many per parameter of the covariance: fewer do not show which inputs matter, and a search
+    that begins with the wrong ones ends with them (benchmarks/shapes.py --only few)."""
     growth: int = 3  # an evaluation costs N³: the search goes on to all of them by way of a third, a ninth, ...
     patches: tuple[tuple[int, float], ...] = ((2, 1.0), (2, 0.5), (1, 0.0))
     """How many patches, and of what density: the readings thinned to (all readings)^power times (few)^(1 − power)."""
@@ -75,22 +78,23 @@ def covariance_starts(kernel: Kernel) -> list[Array]:
     return [np.append(kernel.stretched(stretch).theta, np.log(share)) for stretch, share in POLICY.starts]
 
 
-def stages(X: Array, y: Array) -> list[NDArray[np.intp]]:
+def stages(problem: Problem) -> list[NDArray[np.intp]]:
     """Rows that a search goes through one after the other, each part within the next; the last are all of them.
 
     The first is a representative part, unless there are few readings.
     """
-    sizes = [len(y)]
-    while sizes[-1] // POLICY.growth >= 2 * POLICY.few:
+    sizes, least = [len(problem)], POLICY.few_per_parameter * (len(problem.kernel.theta) + 1)
+    few = max(POLICY.few, least)
+    while sizes[-1] // POLICY.growth >= 2 * few:
         sizes.append(sizes[-1] // POLICY.growth)
-    if len(y) >= POLICY.few_from:
-        sizes.append(min(POLICY.few, len(y) // 2))
-    return [representative_rows(X, y, size) for size in reversed(sizes)]
+    if len(problem) >= max(POLICY.few_from, 2 * least):
+        sizes.append(min(few, len(problem) // 2))
+    return [representative_rows(problem.X, problem.y, size) for size in reversed(sizes)]
 
 
 def search(build: Build, problem: Problem, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:
     """Minimise the exact objective of all readings, from where searches on fewer end."""
-    few, *more = stages(problem.X, problem.y)
+    few, *more = stages(problem)
     with blas_threads_for(len(few)):
         report = multistart(build(DenseEngine(problem.X[few]), problem[few]), starts, bounds, max_iter)
     for rows in more:

@@ -66,7 +66,7 @@ def fit(
             problem, excess = problem[outside], excess[outside]
         found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
         return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
-    rows, *more = stages(problem.X, problem.y)
+    rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
         state = recipe.begin(search)

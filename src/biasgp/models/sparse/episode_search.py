@@ -263,7 +263,7 @@ class EpisodeSearch:
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior."""
         support = self.search.support(at)
-        evidence = support.log_evidence() - at.slab.bic_penalty(at.labels)
+        evidence = self.search.evidence(support, at.x)
         return RunScan(self.ordering, *_marginal_inverse(support)), evidence
 
     def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[RunScan, float]:

@@ -110,7 +110,7 @@ class SparseBiasFit(FitResult):
 
 
 class LabelledLikelihood:
-    """−log p(y | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²).
+    """−log p(y, θ | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²).
 
     `latest` is where it was evaluated last, and C there.
     """
@@ -133,8 +133,9 @@ class LabelledLikelihood:
         means = np.linalg.solve(Z.T @ solved[:, 1:] + np.diag(self.prior_precision), Z.T @ solved[:, 0])
         found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True)
         by_slab = slab_variances * (self.members.T @ found.by_noise)
-        gradient = np.concatenate([found.by_theta, [variance * found.by_noise.sum()], by_slab])
-        return found.value + 0.5 * float(self.prior_precision @ means**2), gradient
+        cost, by_theta = self.problem.cost_of(x[layout["theta"]])
+        gradient = np.concatenate([found.by_theta + by_theta, [variance * found.by_noise.sum()], by_slab])
+        return found.value + cost + 0.5 * float(self.prior_precision @ means**2), gradient
 
 
 class Search:
@@ -212,7 +213,7 @@ class Search:
                 iterations, tolerance = policy.round_iterations, policy.rival_tolerance
             support = self.support(at)
             moved = support.climb()
-            at, evidence = replace(at, labels=support.labels), self.record(stage, support)
+            at, evidence = replace(at, labels=support.labels), self.record(stage, support, at.x)
             done = not moved and (report.promise <= tolerance or evidence < before + policy.rival_tolerance)
             before, earlier = evidence, None if moved else report
             promise = np.inf if moved else report.promise
@@ -233,7 +234,7 @@ class Search:
         support = self.support(state if same else at)
         support.climb()
         labels, report = support.labels.copy(), report.first(len(at.x))
-        evidence = self.record("final", support)
+        evidence = self.record("final", support, at.x)
         return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
 
     def _is_behind(self, labels: Labels, evidence: float, promise: float, best: State) -> bool:
@@ -242,16 +243,20 @@ class Search:
         hopeless = evidence + POLICY.optimism * promise < best.evidence
         return same or hopeless or evidence < best.evidence - self.policy.hopeless_gap
 
-    def record(self, stage: str, support: Support) -> float:
-        """log p(y, labels) less the BIC penalty of the slab, which goes into the trace."""
-        slab, labels = support.slab, support.labels
-        evidence = support.log_evidence() - slab.bic_penalty(labels)
+    def evidence(self, support: Support, x: Array) -> float:
+        """log p(y, labels, θ) less the BIC penalty of the slab."""
+        penalty = support.slab.bic_penalty(support.labels) + self.problem.cost_of(x[:-1])[0]
+        return support.log_evidence() - penalty
+
+    def record(self, stage: str, support: Support, x: Array) -> float:
+        """The evidence, which goes into the trace."""
+        slab, labels, evidence = support.slab, support.labels, self.evidence(support, x)
         self.trace.append(Step(stage, int((labels > 0).sum()), slab.n_groups, slab.replaced, evidence))
         return evidence
 
     def evidence_at(self, at: Candidate) -> float:
         """The same for a candidate, before anything is fitted."""
-        return self.support(at).log_evidence() - at.slab.bic_penalty(at.labels)
+        return self.evidence(self.support(at), at.x)
 
     def with_constant_shifts(self, at: Candidate) -> Candidate:
         """The same with one bias for all readings of a group, where the evidence is not against it.

@@ -115,6 +115,38 @@ class OtherLengths:
 
 
 @dataclass(frozen=True)
+class ForgottenInputs:
+    """From a usual length-scale of an input that f hardly depends on, one at a time, where that is better at once.
+
+    A length-scale that has grown far beyond the inputs' spread has no gradient left to bring it back. A search that
+    meets outliers before it knows the signal gives up an input whose effect is not monotone.
+    """
+
+    factor: float = 2.5  # of the usual length-scale, from which an input counts as forgotten
+
+    def __call__(self, search: Search, best: State) -> State:
+        usual = np.clip(search.kernel.usual_length_scales(search.X), *search.bounds[:-1].T)
+        lengths = np.flatnonzero(~np.isnan(usual))
+        for _ in lengths[1:]:
+            forgotten = [j for j in lengths if best.x[j] > usual[j] + np.log(self.factor)]
+            if best.slab.replaced or not forgotten:
+                break
+            tried = []
+            for j in forgotten:
+                x = best.x.copy()
+                x[j] = usual[j]
+                tried.append(Candidate(x, best.slab, best.labels, best.curvature))
+            evidence = [search.evidence_at(each) for each in tried]
+            if max(evidence) <= best.evidence:
+                break
+            found = search.improve("forgotten input", tried[int(np.argmax(evidence))], best)
+            if found is best:
+                break
+            best = found
+        return best
+
+
+@dataclass(frozen=True)
 class LongerLengths:
     """From a smoother f: a run of neighbouring outliers looks like a feature to a short length-scale.
 
@@ -163,6 +195,75 @@ class NoOutlier:
 
 
 @dataclass(frozen=True)
+class TwoLevels:
+    """From the lower and the upper level of a plain GP's residuals: outliers that are many and on one side.
+
+    A fit that is to leave the far readings out finds none where two readings of five lie at a second level: f passes
+    between the levels, or follows now the one and now the other.
+    """
+
+    looks: tuple[int, ...] = (1, 1)  # iterations after which the starts of the plain GP are compared
+    iterations: int = 15
+    min_members: int = 2  # readings of a level
+
+    def __call__(self, search: Search, best: State) -> State:
+        no_labels = np.zeros(len(search.y), dtype=np.intp)
+        slab = Slab((PRIOR.lowest_variance,), best.slab.mean_variance)
+        objective = LabelledLikelihood(search.problem, slab, no_labels)
+        fixed = np.log(slab.variances)
+        bounds = np.vstack([search.bounds, np.column_stack([fixed, fixed])])
+        starts = [np.append(start, fixed) for start in covariance_starts(search.kernel)]
+        plain = multistart(objective, starts, bounds, self.iterations, self.looks, search.policy.first_tolerance)
+        support = search.support(Candidate(plain.x[:-1], slab, no_labels))
+        residual = support.Qy / support.diagonal
+        order = np.argsort(residual, kind="stable")
+        cut = best_cut(residual[order], self.min_members)
+        if cut is None:
+            return best
+        levels = order[:cut], order[cut:]
+        for out, kept in (levels, levels[::-1]):
+            # Where about half of the readings lie at either level, each may be the signal.
+            if len(out) > PRIOR.max_share * len(order):
+                continue
+            labels = no_labels.copy()
+            labels[out] = 1
+            if np.array_equal(labels > 0, best.labels > 0):
+                continue
+            noise = max(float(residual[kept].var()), float(np.exp(search.bounds[-1, 0])))
+            start = Slab((max(float(residual[out].var()), PRIOR.lowest_variance),), best.slab.mean_variance)
+            best = search.improve("two levels", Candidate(np.append(plain.x[:-2], np.log(noise)), start, labels), best)
+        return best
+
+
+@dataclass(frozen=True)
+class OtherLevel:
+    """From the opposite labels, where most readings are flagged: they may be the signal, and the others the outliers.
+
+    Both have almost the same evidence where outliers are nearly half of the readings and have the same bias; searches
+    on few of them may have begun with the wrong one.
+    """
+
+    def __call__(self, search: Search, best: State) -> State:
+        if np.mean(best.labels > 0) <= PRIOR.max_share:
+            return best
+        clean = (best.labels == 0).astype(np.intp)
+        slab = replace(best.slab, variances=(max(best.slab.variances),), replaced=False, means=())
+        return search.improve("other level", Candidate(best.x, slab, clean, best.curvature), best)
+
+
+def best_cut(values: Array, least: int) -> int | None:
+    """Where to cut sorted values in two so that the sum of squares within both parts is the least; None if too few."""
+    n = len(values)
+    if n < 2 * least:
+        return None
+    cuts = np.arange(least, n - least + 1)
+    centred = values - values.mean()
+    below = np.cumsum(centred)[cuts - 1]
+    # Σ(v − v̄)² within both parts falls by that of the means, and both sums of the centred values are equal but for sign.
+    return int(cuts[np.argmax(below**2 * (1.0 / cuts + 1.0 / (n - cuts)))])
+
+
+@dataclass(frozen=True)
 class MoreNoise:
     """From the same labels with some noise, where it is at its lower bound: f follows single readings there.
 
@@ -203,15 +304,14 @@ class OtherSlabs:
 
     def _split_widest_group(self, search: Search, state: State, curvature: Array | None) -> Candidate | None:
         """Cut the group of largest variance where that leaves the least within; None if it has too few members."""
-        least, widest = self.min_members, int(np.argmax(state.slab.variances))
+        widest = int(np.argmax(state.slab.variances))
         members = np.flatnonzero(state.labels == widest + 1)
-        if len(members) < 2 * least:
-            return None
         bias = search.bias(state)[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
-        cuts = range(least, len(bias) - least + 1)
-        cut = min(cuts, key=lambda cut: bias[:cut].var() * cut + bias[cut:].var() * (len(bias) - cut))
+        cut = best_cut(bias, self.min_members)
+        if cut is None:
+            return None
         labels = state.labels.copy()
         labels[members[cut:]] = state.slab.n_groups + 1
         floor = self.least_variance * float(np.exp(state.x[-1]))
@@ -348,10 +448,10 @@ class Recipe:
     """Which starts are tried, in this order: on few readings, as readings are added, and with all of them."""
 
     begin: ConstantBias = ConstantBias()
-    on_few: tuple[Start, ...] = (OtherLengths(), LongerLengths(), NoOutlier())
+    on_few: tuple[Start, ...] = (TwoLevels(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
     add_readings: FewReadings = FewReadings()
     where_labels_moved: OtherLengths = OtherLengths()
-    with_all: tuple[Start, ...] = (MoreNoise(), OtherSlabs(), Suspects(), Pairs())
+    with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), Pairs())
     second_look: tuple[float, float] | None = (3.0, 4.0)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the search begins
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
