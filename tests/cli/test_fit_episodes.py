@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from biasgp.analysis.places import EpisodeRecord
 from biasgp.cli.commands import app
 from biasgp.cli.fit import SHOWN_EPISODES, tell_episodes
-from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.data.faults import FaultScenario
 from biasgp.persistence import load_model
 
 N, STUCK = 160, slice(10, 35)
@@ -23,7 +23,7 @@ N, STUCK = 160, slice(10, 35)
 def faulty(kind: str = "shift", seed: int = 3, form: str = "%Y-%m-%d %H:%M") -> tuple[pd.DataFrame, tuple[int, int]]:
     """Hourly readings with a fault, whose first row and end are returned."""
     scenario = FaultScenario(kind=kind, size=8.0, lengths=(20, 30), count=1, n=N)
-    series = faulty_series(scenario, random_state=seed)
+    series = scenario.draw(random_state=seed)
     times = pd.Timestamp("2003-05-01") + pd.to_timedelta(np.arange(N), unit="h")
     return pd.DataFrame({"time": times.strftime(form), "no_ppb": np.round(20.0 + series.y, 3)}), series.faults[0]
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.data.faults import FaultScenario
 from biasgp.fleet import FINISHED, FleetExecution, WithEvents, fit_groups, split
 
 FEATURES = ["t"]
@@ -154,7 +154,7 @@ def test_a_column_that_is_not_there_is_named():
 def drifting(seed: int) -> tuple[pd.DataFrame, float]:
     """Readings with a drift, and when it was ended."""
     scenario = FaultScenario(kind="ramp", size=10.0, lengths=(25, 30), count=1, n=120)
-    series = faulty_series(scenario, random_state=seed)
+    series = scenario.draw(random_state=seed)
     return pd.DataFrame({"t": series.t, "y": series.y}), float(series.t[series.faults[0][1]])
 
 

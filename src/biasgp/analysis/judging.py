@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame
+from biasgp.analysis.fitting import Fitted, Selection, Settings
 from biasgp.analysis.order import order_column
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
@@ -179,11 +179,11 @@ class Analysis:
 def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:
     """Predict every row and judge every reading."""
     estimator, test = fitted.estimator, fitted.test_rows
-    prediction = predict(estimator, frame(readings))
+    prediction = predict(estimator, readings.frame())
     verdict = _judge(fitted, readings, prediction)
     residual, scores = np.full(len(readings.y), np.nan), {}
     if len(test):
-        intervals = reading_quantiles(estimator, frame(readings, test), LEVELS).T
+        intervals = reading_quantiles(estimator, readings.frame(test), LEVELS).T
         scores = _scores(fitted, readings, verdict.flagged[test], intervals)
         # In the units in which f is Gaussian.
         low, median, high = map(estimator.response_.forward, intervals)
@@ -225,7 +225,7 @@ def own_errors(estimator: BaseGP, readings: Readings) -> Array:
         return own
     ready = readings.complete & readings.sensors.known
     own[~ready] = np.nan
-    X = frame(readings, ready)
+    X = readings.frame(ready)
     means = [estimator._posterior.mean(check_query(estimator, X, shared=shared)) for shared in (False, True)]
     whole, f = map(estimator._scaling.backward, means)
     own[ready] = whole - f
@@ -262,7 +262,7 @@ def judge_new(estimator: BaseGP, readings: Readings, prediction: _Prediction, ro
     own = own_errors(estimator, readings)
     off = readings.y - prediction.mean - own
     if hasattr(estimator, "outlier_probability"):
-        verdict.probability[here] = estimator.outlier_probability(frame(readings, here), readings.y[here])
+        verdict.probability[here] = estimator.outlier_probability(readings.frame(here), readings.y[here])
         verdict.flagged[here] = verdict.probability[here] > 0.5
         verdict.bias[here] = (own + verdict.probability * off)[here]
         verdict.bias_std[here] = prediction.std[here]
@@ -278,7 +278,7 @@ def _scores(fitted: Fitted, readings: Readings, flagged: Mask, intervals: Array)
     y = readings.y[fitted.test_rows]
     low, median, high = intervals
     inside = ((y >= low) & (y <= high))[~flagged]
-    density = fitted.estimator.log_predictive_density(frame(readings, fitted.test_rows), y)
+    density = fitted.estimator.log_predictive_density(readings.frame(fitted.test_rows), y)
     return {
         "readings": len(y),
         "median_absolute_error": float(np.median(np.abs(y - median))),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import biasgp
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Rows, frame, spread
+from biasgp.analysis.fitting import Fitted, Rows, spread
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, own_errors
 from biasgp.analysis.places import Axis, EpisodeRecord, axis_of, episode_columns, episodes, main_axis
 from biasgp.analysis.words import reach
@@ -128,7 +128,7 @@ def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect
     n = TIME_GRID if feature.is_time else GRID
     grid = np.linspace(low, high, n)
     rows = spread(fitted.fit_rows, readings.X[fitted.fit_rows, 0], max(1, QUERIES // n))
-    others, k = frame(readings, rows), len(rows)
+    others, k = readings.frame(rows), len(rows)
     queries = pd.concat([others.assign(**{feature.name: value}) for value in grid], ignore_index=True)
     if isinstance(estimator.response_, Identity):
         means, covariance = estimator.predict(queries, return_cov=True)

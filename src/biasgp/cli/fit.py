@@ -69,7 +69,7 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator
+    from biasgp.analysis.fitting import Selection, Settings
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
@@ -90,7 +90,7 @@ def fit(
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
-    make_estimator(settings)  # refuses options that the method has none of, before the table is read
+    settings.estimator()  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
@@ -120,7 +120,7 @@ def fit_into(
     folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
     """Fit, and write the four files."""
-    from biasgp.analysis.fitting import fit, split_rows
+    from biasgp.analysis.fitting import fit
     from biasgp.analysis.judging import examine
     from biasgp.analysis.record import cleaned, fit_record, summary
     from biasgp.cli.output import inert, new_folder
@@ -131,7 +131,7 @@ def fit_into(
     from biasgp.report.fit_page import fit_page
 
     with new_folder(folder, force=output.force) as stage:
-        split = split_rows(readings, settings)
+        split = settings.split(readings)
         by_neighbours = settings.scales and len(split.fit) > EXACT_UP_TO
         if not output.quiet:
             _announce(readings, split, by_neighbours)

@@ -158,11 +158,10 @@ def _readings(table: Table, needs: _Needs) -> Readings:
 def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
     import numpy as np
 
-    from biasgp.analysis.fitting import frame
     from biasgp.analysis.judging import LEVELS, judge_new, predict, reading_quantiles
     from biasgp.analysis.record import with_columns
 
-    X = frame(readings)
+    X = readings.frame()
     prediction = predict(saved.estimator, X)
     noisy = np.full((2, len(X)), np.nan)
     ready = readings.complete if readings.sensors is None else readings.complete & readings.sensors.known

@@ -18,7 +18,7 @@ from biasgp.estimators.episode_notes import in_users_units, notes
 from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import Episode, Ordering, stuck_runs
+from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
@@ -128,7 +128,7 @@ class SparseBiasGP(LargeGP):
         told, column = super()._tells_of_f(X, y), self._order_column()
         if column is not None:
             ordering = Ordering(X[:, column], series=series_of(X, self.category_columns_))
-            told[[row for episode in stuck_runs(ordering, y) for row in episode.rows]] = False
+            told[[row for episode in ordering.stuck_runs(y) for row in episode.rows]] = False
         return told
 
     def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:

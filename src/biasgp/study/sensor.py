@@ -26,7 +26,7 @@ from biasgp.data import campaign
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose
 from biasgp.study.methods import Method, Setting, find_all
 from biasgp.study.results import Results, Row
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
@@ -174,7 +174,7 @@ def sensor(
             for name, each in data.items()
         },
     )
-    return conduct(plan, out, execution, extend)
+    return plan.conduct(out, execution, extend)
 
 
 def _built_in(seed: int) -> dict[str, _SensorReadings]:

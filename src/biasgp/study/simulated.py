@@ -16,7 +16,7 @@ from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose
 from biasgp.study.methods import BUILTIN, MakeEstimator, Method, Setting, find_all
 from biasgp.study.results import Results
 from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
@@ -90,7 +90,8 @@ def simulated(
         [StudyCell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
     )
     cells = [*toys, *_cells(design, methods)]
-    return conduct(StudyPlan("simulated", asdict(design), cells, partial(_perform, design)), out, execution, extend)
+    plan = StudyPlan("simulated", asdict(design), cells, partial(_perform, design))
+    return plan.conduct(out, execution, extend)
 
 
 def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[StudyCell]:
