@@ -29,7 +29,7 @@ from biasgp.runner import SERIAL, Execution
 from biasgp.study.driver import StudyCell, StudyPlan, choose
 from biasgp.study.methods import Method, Setting, find_all
 from biasgp.study.results import Results, Row
-from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
+from biasgp.study.scoring import Trial, drawable, predict_readings
 
 METHODS = ("gp", "oracle", "cob", "rab", "sparse", "sparse@auto", "ep", "mcmc")
 """All of ours, and sparse with its response transform chosen from the data."""
@@ -269,7 +269,7 @@ def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: St
         y_test=here.y[replaced],
         f_test=None if here.f is None else here.f[replaced],
     )
-    model, row = fit_and_score(cell.method, setting, trial)
+    model, row = trial.fit_and_score(cell.method, setting)
     if share == 0.0:
         return {"row": row | _compare_with_flags(model, here, setting)}
     if replicate > 0:
