@@ -33,7 +33,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from biasgp.analysis.fitting import KERNELS
-from biasgp.cli.demo import campaign_table
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign
 from biasgp.estimators import METHODS
@@ -186,7 +185,7 @@ def main() -> None:
         if args.long:
             announced(folder, args.long)
             return
-        campaign_table().to_csv(folder / "campaign.csv", index=False)
+        campaign().table().to_csv(folder / "campaign.csv", index=False)
         for kernel in args.kernels:
             for gas in ("no", "o3"):
                 fit(folder, gas, kernel, args.repeats)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from biasgp import kernels
 from biasgp._typing import Array
-from biasgp.analysis.order import needed_order, order_column, serviced
+from biasgp.analysis.order import EventTable, needed_order, order_column
 from biasgp.data.columns import Feature, Readings, read_readings
-from biasgp.data.table import ReadOptions, Table, read_table
+from biasgp.data.table import ReadOptions, Table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
@@ -60,11 +60,11 @@ class Selection:
 
     def table(self) -> Table:
         """The whole table."""
-        return read_table(self.source, self._options)
+        return Table.read(self.source, self._options)
 
     def events_table(self) -> Table | None:
         """The table of times at which the sensor was serviced, where there is one."""
-        return None if self.events is None else read_table(self.events, self._options)
+        return None if self.events is None else Table.read(self.events, self._options)
 
     @property
     def _options(self) -> ReadOptions:
@@ -75,7 +75,9 @@ class Selection:
         names = self.feature_names(table.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
         found = read_readings(table, self.target, names, **more)
-        return found if events is None else replace(found, events=serviced(events, table, found.features))
+        if events is None:
+            return found
+        return replace(found, events=EventTable(events, table, found.features).values())
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""

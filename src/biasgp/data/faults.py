@@ -106,7 +106,7 @@ class TogetherScenario:
     share: float = 0.5
     stays: bool = False
 
-    def draw(self, *, random_state: int | np.random.Generator = 0) -> TogetherSeries:
+    def draw(self, *, random_state: int | np.random.Generator = 0) -> _TogetherSeries:
         """One record of each sensor; they are called A, B, C …"""
         rng, record, k = np.random.default_rng(random_state), self.record, self.sensors
         if not 1 <= k <= len(ascii_uppercase) or not 0.0 < self.share <= 1.0:
@@ -127,13 +127,13 @@ class TogetherScenario:
         bias[which] = self.size * record.noise * drift / np.abs(drift).max()
         y = f + bias + record.noise * rng.standard_normal(bias.shape)
         names = np.array(list(ascii_uppercase[:k]))
-        return TogetherSeries(
+        return _TogetherSeries(
             np.tile(t, k), np.repeat(names, record.n), y.ravel(), np.tile(f, k), bias.ravel(), str(names[which])
         )
 
 
 @dataclass(frozen=True)
-class TogetherSeries:
+class _TogetherSeries:
     """Readings y of all sensors at times t, sensor after sensor; the truth f, each bias, and the one that drifts."""
 
     t: Array
