@@ -33,12 +33,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from biasgp.analysis.fitting import KERNELS
-from biasgp.cli.demo import campaign_table
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.data import campaign
 from biasgp.estimators import METHODS
 from biasgp.response import Scaling
-from biasgp.watch import Ledger, Watch, watched
+from biasgp.watch import Ledger, Watch
 from speed import seconds
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "report"))
@@ -165,7 +164,7 @@ def counts(n: int) -> None:
     y[rng.uniform(size=n) < 0.1] += 2.0
     for name in ("gp", "sparse", "cob", "rab", "ep"):
         count = Count()
-        with watched(Watch(ledger=count)):
+        with Watch(ledger=count):
             METHODS[name](KERNELS["matern32"](ard=True)).fit(X, y)
         print(f"{name}: {count.total / n**3:.0f} factorisations of {n} readings", flush=True)
 
@@ -186,7 +185,7 @@ def main() -> None:
         if args.long:
             announced(folder, args.long)
             return
-        campaign_table().to_csv(folder / "campaign.csv", index=False)
+        campaign().table().to_csv(folder / "campaign.csv", index=False)
         for kernel in args.kernels:
             for gas in ("no", "o3"):
                 fit(folder, gas, kernel, args.repeats)

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.data.faults import FaultScenario, FaultySeries, TogetherScenario, faulty_series, together_series
+from biasgp.data.faults import FaultScenario, FaultySeries, TogetherScenario
 from biasgp.kernels import Matern32, Same
 
 RAMPS = FaultScenario(kind="ramp", size=8.0, lengths=(40, 80))
@@ -72,7 +72,7 @@ FOUND = 0.8
 def one(name: str, seed: int, readings: int | None = None) -> dict[str, float]:
     """All figures of one series, with another number of readings if given."""
     scenario = (SCENARIOS | MANY)[name]
-    data = faulty_series(scenario if readings is None else replace(scenario, n=readings), random_state=seed)
+    data = replace(scenario, n=scenario.n if readings is None else readings).draw(random_state=seed)
     X, events = data.t[:, None], None
     if "events" in name:
         events = [0.5 * (data.t[stop - 1] + data.t[stop]) for _, stop in data.faults]
@@ -105,7 +105,7 @@ def one(name: str, seed: int, readings: int | None = None) -> dict[str, float]:
 
 def together(name: str, seed: int) -> dict[str, float]:
     """All figures of one record of co-located sensors."""
-    data, noise = together_series(TOGETHER[name], random_state=seed), TOGETHER[name].record.noise
+    data, noise = TOGETHER[name].draw(random_state=seed), TOGETHER[name].record.noise
     X = pd.DataFrame({"time": data.t, "sensor": data.sensor})
     drifting = data.sensor == data.drifting
     kernel = Matern32().on("time") + Same("sensor") * Matern32().on("time")

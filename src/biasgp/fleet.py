@@ -52,14 +52,14 @@ class FleetGroup:
         words = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-")[:LONGEST_WORDS]
         return f"{words or 'group'}-{_digest([self.name])}"
 
-
-def split(column: Iterable[Any]) -> list[FleetGroup]:
-    """The groups that a column tells apart, in the order of their names; rows without a name are in none."""
-    names = pd.Series(list(column), dtype=object)
-    # By their text: 1 and "1" are one group, as they have one name.
-    names = names[names.notna()].map(str)
-    rows = {name: names.index.to_numpy()[where] for name, where in names.groupby(names).indices.items()}
-    return [FleetGroup(name, rows[name]) for name in sorted(rows)]
+    @classmethod
+    def all_in(cls, column: Iterable[Any]) -> list[FleetGroup]:
+        """The groups that a column tells apart, in the order of their names; rows without a name are in none."""
+        names = pd.Series(list(column), dtype=object)
+        # By their text: 1 and "1" are one group, as they have one name.
+        names = names[names.notna()].map(str)
+        rows = {name: names.index.to_numpy()[where] for name, where in names.groupby(names).indices.items()}
+        return [cls(name, rows[name]) for name in sorted(rows)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Fleet:
         """Mean and std of f for each row of a table, by its group's model; NaN where that has none."""
         found = pd.DataFrame(np.nan, index=table.index, columns=["mean", "std"])
         fitted = set(self.results.loc[self.results["status"] == "ok", "group"])
-        for group in split(table[self.by]):
+        for group in FleetGroup.all_in(table[self.by]):
             if group.name in fitted:
                 X = table.iloc[group.rows][self.features]
                 found.iloc[group.rows] = np.column_stack(self.model(group.name).predict(X, return_std=True))
@@ -190,14 +190,14 @@ def fit_groups(
         raise ValueError(f"The table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}.")
     execution.check()
     usable = table.dropna(subset=[by, target, *features])
-    groups = split(usable[by])
+    groups = FleetGroup.all_in(usable[by])
     if not groups:
         raise ValueError(f"No row has {by!r}, {target!r} and all of the features.")
     model = SparseBiasGP() if estimator is None else estimator
     services = None
     if isinstance(model, WithEvents):
         model, services = model.estimator, model
-        services.check(split(table[by]), features, by)
+        services.check(FleetGroup.all_in(table[by]), features, by)
     folder = Path(tempfile.mkdtemp(prefix="biasgp-fleet-") if execution.folder is None else execution.folder)
     folder.mkdir(parents=True, exist_ok=True)
 

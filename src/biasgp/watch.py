@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
 
 MEMORY = 0.9
 """Weight of earlier measurements against the latest: early work is on few readings, where overheads dominate."""
@@ -79,27 +78,28 @@ class Ledger:
 
 @dataclass
 class Watch:
-    """Ends searches at a deadline (of time.monotonic), and is told of their progress."""
+    """Ends searches at a deadline (of time.monotonic), and is told of their progress.
+
+    Those inside `with watch:` are under it, however deep they are. The ledger of a watch around it is kept up.
+    """
 
     deadline: float = math.inf
     listener: Callable[[str], None] | None = None
     expired: bool = False
     ledger: Ledger | None = None
+    _tokens: list[Token[Watch | None]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __enter__(self) -> Watch:
+        outside = _watch.get()
+        self.ledger = self.ledger or (outside.ledger if outside else None)
+        self._tokens.append(_watch.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _watch.reset(self._tokens.pop())
 
 
 _watch: ContextVar[Watch | None] = ContextVar("biasgp_watch", default=None)
-
-
-@contextmanager
-def watched(watch: Watch) -> Iterator[Watch]:
-    """Searches inside are under this watch, however deep they are. The ledger of a watch around it is kept up."""
-    outside = _watch.get()
-    watch.ledger = watch.ledger or (outside.ledger if outside else None)
-    token = _watch.set(watch)
-    try:
-        yield watch
-    finally:
-        _watch.reset(token)
 
 
 def out_of_time() -> bool:

@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 
 from biasgp import SparseBiasGP
-from biasgp.cli.demo import against_faults, campaign_table
+from biasgp.analysis.places import Axis
+from biasgp.cli.demo import _against_faults
 from biasgp.data import campaign
-from biasgp.data.columns import Feature
 from biasgp.models.episodes import Episode
 
 
 def test_the_demo_is_the_campaign_with_the_truth_flagged():
-    table = campaign_table()
+    table = campaign().table()
     assert len(table) == 1400
     assert [(table[f"{gas}_flag"] == "#").sum() for gas in ("no", "o3", "no2")] == [5, 45, 120]
 
@@ -78,10 +78,10 @@ def test_the_demo_says_which_faults_were_missed(short_campaign):
         True
     )
     found = (Episode("stuck", tuple(range(stuck.first, stuck.stop)), 9.0), Episode("shift", (ramp.stop - 1,), 9.0))
-    hours = SimpleNamespace(features=(Feature("hour", ("hour",)),), X=data.X)
+    axis = Axis("hour", False, data.X[:, 0])
     fitted = SimpleNamespace(fit_rows=np.arange(len(data.X)))
-    outcome = SimpleNamespace(readings=hours, flagged=flagged, episodes=found, fitted=fitted)
-    told = list(against_faults(outcome, data.no2))
+    outcome = SimpleNamespace(axis=axis, flagged=flagged, episodes=found, fitted=fitted)
+    told = list(_against_faults(outcome, data.no2))
     assert [line.split(": ")[1] for line in told] == [
         "found as stuck, 25 of them flagged.",
         "found as shift, 55 of them flagged.",

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from biasgp.analysis.places import EpisodeRecord
 from biasgp.cli.commands import app
-from biasgp.cli.fit import SHOWN_EPISODES, tell_episodes
-from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.cli.fit import SHOWN_EPISODES, _tell_episodes
+from biasgp.data.faults import FaultScenario
 from biasgp.persistence import load_model
 
 N, STUCK = 160, slice(10, 35)
@@ -23,7 +23,7 @@ N, STUCK = 160, slice(10, 35)
 def faulty(kind: str = "shift", seed: int = 3, form: str = "%Y-%m-%d %H:%M") -> tuple[pd.DataFrame, tuple[int, int]]:
     """Hourly readings with a fault, whose first row and end are returned."""
     scenario = FaultScenario(kind=kind, size=8.0, lengths=(20, 30), count=1, n=N)
-    series = faulty_series(scenario, random_state=seed)
+    series = scenario.draw(random_state=seed)
     times = pd.Timestamp("2003-05-01") + pd.to_timedelta(np.arange(N), unit="h")
     return pd.DataFrame({"time": times.strftime(form), "no_ppb": np.round(20.0 + series.y, 3)}), series.faults[0]
 
@@ -209,11 +209,10 @@ def test_table_and_events_cannot_both_be_standard_input(run):
     assert result.exit_code == 2 and "cannot both be standard input" in result.stderr
 
 
-def test_the_terminal_lists_ten_and_says_how_many_more(monkeypatch, capsys):
+def test_the_terminal_lists_ten_and_says_how_many_more(capsys):
     rows = np.arange(3)
     many = [EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck {i}.") for i in range(13)]
-    monkeypatch.setattr("biasgp.analysis.places.episodes", lambda _: many)
-    tell_episodes(SimpleNamespace(remarks_on_episodes=("What \u001b[31m is unclear.",)))
+    _tell_episodes(SimpleNamespace(episode_records=many, remarks_on_episodes=("What \u001b[31m is unclear.",)))
     printed = capsys.readouterr().out
     assert [f"stuck {i}." in printed for i in range(13)] == [False] * 3 + [True] * SHOWN_EPISODES
     assert (

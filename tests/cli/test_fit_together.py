@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biasgp.cli.commands import app
-from biasgp.data.faults import FaultScenario, TogetherScenario, together_series
+from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.persistence import load_model
 
 N = 70
@@ -22,7 +22,7 @@ WORDS = ("--target", "no_ppb", "--features", "time", "--together", "sensor")
 
 def table() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Three sensors in the order of time, one of which drifts, with a stuck stretch of C; and what is true."""
-    data = together_series(SCENARIO, random_state=5)
+    data = SCENARIO.draw(random_state=5)
     y = data.y.copy()
     stuck = np.flatnonzero(data.sensor == "C")[STUCK]
     y[stuck] = y[stuck[0]]
@@ -56,7 +56,7 @@ def found(tmp_path_factory):
 
 def test_the_terminal_tells_of_each_sensor(found):
     _, printed, whole = found
-    drifting = together_series(SCENARIO, random_state=5).drifting
+    drifting = SCENARIO.draw(random_state=5).drifting
     assert drifting in "AB"
     for label in ("A", "B", HOSTILE):
         assert f"{label} has an error of its own from" in printed
@@ -95,7 +95,7 @@ def test_the_model_predicts_the_truth_and_judges_readings_of_a_sensor(found, run
     folder, _, whole = found
     model = load_model(folder / "model.skops")
     assert model.category_columns_[0].labels == tuple(sorted(["A", "B", HOSTILE]))
-    drifting = together_series(SCENARIO, random_state=5).drifting
+    drifting = SCENARIO.draw(random_state=5).drifting
     steady = "A" if drifting == "B" else "B"
     last = whole[(whole["sensor"] == drifting)].iloc[[-1]]
     row = last[["time", "sensor", "no_ppb"]]
@@ -117,7 +117,7 @@ def test_the_model_predicts_the_truth_and_judges_readings_of_a_sensor(found, run
 
 def test_a_reference_numbers_as_labels_and_rows_held_out(run, tmp_path):
     written, _ = table()
-    drifting = together_series(SCENARIO, random_state=5).drifting
+    drifting = SCENARIO.draw(random_state=5).drifting
     codes = {"A": 1, "B": 2, HOSTILE: 3}
     written.assign(sensor=written["sensor"].map(codes)).to_csv(tmp_path / "r.csv", index=False)
     reference = str(codes["A" if drifting == "B" else "B"])
@@ -138,7 +138,7 @@ def test_rows_that_were_not_in_the_fit_have_the_errors_of_their_sensors(run, tmp
     result = run("fit", "r.csv", *WORDS, "--response", "identity", "--max-rows", "150", "--out", "o")
     assert result.exit_code == 0, result.output
     cleaned = pd.read_csv(tmp_path / "o" / "cleaned.csv")
-    drifting = together_series(SCENARIO, random_state=5).drifting
+    drifting = SCENARIO.draw(random_state=5).drifting
     rest = (cleaned["use"] == "judged only") & (cleaned["sensor"] == drifting) & (whole["t"] > N - 15)
     assert rest.any()
     off = (cleaned["no_ppb"] - cleaned["bias"] - whole["f"])[rest]

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.covariance.posterior import AveragedPosterior
-from biasgp.data.faults import FaultScenario, TogetherScenario, together_series
+from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.estimators.categories import CategoryColumn
 from biasgp.kernels import Constant, Matern32, Same
 from biasgp.persistence import ModelFileError, load_model, save_model
@@ -31,7 +31,7 @@ SMALL = replace(SCENARIO, record=replace(SCENARIO.record, n=30))
 
 @pytest.fixture(scope="module")
 def data():
-    return together_series(SCENARIO, random_state=1)
+    return SCENARIO.draw(random_state=1)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_the_sensor_that_drifts_has_a_variance_of_its_own(data, plain, sparse):
 @pytest.mark.parametrize("seed", [0, 3])
 def test_sensors_that_all_drift_have_one_variance_and_f_is_uncertain(seed):
     """With a variance each, the sensor with the smallest one would be taken for the truth."""
-    data = together_series(replace(SCENARIO, record=replace(SCENARIO.record, n=60), size=0.0), random_state=seed)
+    data = replace(SCENARIO, record=replace(SCENARIO.record, n=60), size=0.0).draw(random_state=seed)
     t, rng = data.t[:60], np.random.default_rng(100 + seed)
     C = Matern32(variance=0.25, length_scale=20.0).bind(t[:, None])(t[:, None])
     own = rng.multivariate_normal(np.zeros(60), C, 3).ravel()
@@ -195,7 +195,7 @@ def test_sensors_that_all_drift_have_one_variance_and_f_is_uncertain(seed):
 
 @pytest.mark.parametrize("kind", [GaussianGP, SparseBiasGP])
 def test_names_and_the_order_of_rows_make_no_difference(kind):
-    data = together_series(SMALL, random_state=1)
+    data = SMALL.draw(random_state=1)
     frame = pd.DataFrame({"time": data.t, "sensor": data.sensor})
     model = kind(KERNEL).fit(frame, data.y)
     order = np.random.default_rng(0).permutation(len(frame))

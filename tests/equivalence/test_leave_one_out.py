@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame, make_estimator
+from biasgp.analysis.fitting import Fitted, Selection, Settings
 from biasgp.analysis.judging import examine
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.signed import SignedFactor
@@ -152,7 +152,7 @@ APPROXIMATE = {
     for kind in (GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP)
 }
 EVERY_METHOD = {
-    name: (lambda name=name: make_estimator(Settings(method=name, response="identity")))
+    name: (lambda name=name: Settings(method=name, response="identity").estimator())
     for name in ("gp", "cob", "rab", "sparse", "ep", "mcmc")
 } | APPROXIMATE
 
@@ -173,7 +173,7 @@ def test_standardised_residuals_of_clean_readings_have_standard_deviation_one(me
         estimator.set_params(draws=15, tune=15, chains=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        estimator.fit(frame(readings, np.arange(n)), readings.y)
+        estimator.fit(readings.frame(np.arange(n)), readings.y)
     fitted = Fitted(estimator, np.arange(n), np.empty(0, dtype=np.intp), (), 0.0)
     found = examine(Selection("t.csv"), Settings(), "t.csv", readings, fitted).residual
     # The standard error of a standard deviation from 120 readings is 6 %.

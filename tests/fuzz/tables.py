@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from biasgp.data.columns import Readings, read_readings
-from biasgp.data.table import ReadOptions, Table, TableError, read_table
+from biasgp.data.table import ReadOptions, Table, TableError
 
 Rng = np.random.Generator
 HELPFUL = re.compile(r"(?i)column|row \d|line \d|--\w|header|encoding|is empty|usable rows|no rows")
@@ -113,7 +113,7 @@ def _read(rng: Rng, path: Path, truth: Truth, dialect: Dialect) -> tuple[Table, 
         options["sep"] = dialect.sep
     named = rng.random() < 0.6
     features = ["time", "x"] if named else None
-    table = read_table(path, ReadOptions(**options))
+    table = Table.read(path, ReadOptions(**options))
     return table, read_readings(table, truth.target if named else None, features)
 
 

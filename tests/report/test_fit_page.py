@@ -11,7 +11,7 @@ import pytest
 from samples import NASTY, parsed, record
 
 from biasgp.analysis.record import FitRecord
-from biasgp.report.fit_figures import MAX_POINTS, SHADES, thinned
+from biasgp.report.fit_figures import MAX_POINTS, SHADES
 from biasgp.report.fit_page import MAX_TABLE_ROWS, fit_page
 
 pytest_plugins = ["chromium"]
@@ -28,7 +28,7 @@ def test_the_page_holds_all_it_needs_and_is_small_enough():
 
 def test_a_large_table_is_thinned_and_no_flagged_reading_lost():
     large = record(60_000, 500)
-    rows = thinned(large)
+    rows = large.thinned(MAX_POINTS)
     assert len(rows) <= MAX_POINTS
     assert large.points.flagged[rows].sum() == 500
     assert np.all(np.diff(large.axis.values[rows]) >= 0)
@@ -37,7 +37,7 @@ def test_a_large_table_is_thinned_and_no_flagged_reading_lost():
 
 def test_more_flagged_readings_than_can_be_drawn():
     huge = record(20_000, 9_000)
-    assert len(thinned(huge)) <= MAX_POINTS
+    assert len(huge.thinned(MAX_POINTS)) <= MAX_POINTS
     page = fit_page(huge)
     assert len(page.encode()) < 6 * MEGABYTE
     assert page.count("<tr>") < MAX_TABLE_ROWS + 20

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from biasgp import GaussianGP, SparseBiasGP
-from biasgp.data.faults import FaultScenario, faulty_series
-from biasgp.fleet import FINISHED, FleetExecution, WithEvents, fit_groups, split
+from biasgp.data.faults import FaultScenario
+from biasgp.fleet import FINISHED, FleetExecution, FleetGroup, WithEvents, fit_groups
 
 FEATURES = ["t"]
 
@@ -139,7 +139,7 @@ def test_killed_in_the_middle_it_goes_on(tmp_path):
 
 
 def test_names_of_groups_are_safe_file_names_and_differ():
-    groups = split(["a/b", "a b", "../../etc", "", "é", "x" * 300, None, "a/b"])
+    groups = FleetGroup.all_in(["a/b", "a b", "../../etc", "", "é", "x" * 300, None, "a/b"])
     slugs = [group.slug for group in groups]
     assert len(set(slugs)) == len(slugs) == 6
     assert all("/" not in slug and "." not in slug and len(slug) < 60 for slug in slugs)
@@ -154,7 +154,7 @@ def test_a_column_that_is_not_there_is_named():
 def drifting(seed: int) -> tuple[pd.DataFrame, float]:
     """Readings with a drift, and when it was ended."""
     scenario = FaultScenario(kind="ramp", size=10.0, lengths=(25, 30), count=1, n=120)
-    series = faulty_series(scenario, random_state=seed)
+    series = scenario.draw(random_state=seed)
     return pd.DataFrame({"t": series.t, "y": series.y}), float(series.t[series.faults[0][1]])
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from biasgp import study
 from biasgp.cli.commands import app
-from biasgp.fleet import FINISHED, FleetExecution, FleetGroup, fit_groups, split
+from biasgp.fleet import FINISHED, FleetExecution, FleetGroup, fit_groups
 from biasgp.runner import Outcome, Store, StoreError
 from biasgp.runner.progress import _bar, _lines
 from biasgp.study import Execution, SimulatedDesign, load
@@ -186,7 +186,7 @@ def test_names_without_a_plain_letter_do_not_meet():
 
 
 def test_groups_of_one_name_are_one_group():
-    groups = split([1, "1", None, "b", 1.5, float("nan"), "1.5"])
+    groups = FleetGroup.all_in([1, "1", None, "b", 1.5, float("nan"), "1.5"])
     assert {group.name: sorted(group.rows.tolist()) for group in groups} == {"1": [0, 1], "1.5": [4, 6], "b": [3]}
 
 

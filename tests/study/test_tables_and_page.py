@@ -31,7 +31,7 @@ def made_up(scores, status="ok"):
 def test_ranking_is_paired_and_has_an_interval():
     rng = np.random.default_rng(0)
     level = rng.uniform(1.0, 100.0, 15)
-    found = tables.ranking(made_up({"b": level + 0.2, "a": level, "c": level + 0.1}))
+    found = tables.Ranking.of(made_up({"b": level + 0.2, "a": level, "c": level + 0.1}))
     assert [(rank.method, rank.rank) for rank in found.ranks] == [("a", 1.0), ("c", 2.0), ("b", 3.0)]
     assert all(rank.low == rank.high == rank.rank for rank in found.ranks)
     assert found.blocks == 30
@@ -42,7 +42,7 @@ def test_ranking_is_paired_and_has_an_interval():
 def test_a_failure_is_the_worst_rank():
     rows = made_up({"a": [1.0, 1.0], "b": [2.0, 2.0]})
     rows[0]["status"] = "failed"
-    assert tables.ranking(rows).ranks[0].rank == pytest.approx((2 + 1 + 1 + 1) / 4)
+    assert tables.Ranking.of(rows).ranks[0].rank == pytest.approx((2 + 1 + 1 + 1) / 4)
 
 
 def test_ratio_has_an_interval_around_it():

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from biasgp import SparseBiasGP
-from biasgp.data.faults import FaultScenario, TogetherScenario, together_series
+from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.kernels import Matern32, Same
-from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, EpisodePrior, Ordering, Run, stuck_runs
+from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, EpisodePrior, Ordering, Run
 from biasgp.models.run_scan import RunScan
 from biasgp.models.sparse.episode_search import POLICY, EpisodeSearch, _isolated
 
@@ -92,7 +92,7 @@ def test_a_reference_has_no_episodes():
     ordering = Ordering(np.tile(np.arange(20.0), 2), series=series)
     y = np.arange(40.0)
     y[5:15] = y[25:35] = 7.5
-    assert [episode.rows for episode in stuck_runs(ordering, y)] == [tuple(range(25, 35))]
+    assert [episode.rows for episode in ordering.stuck_runs(y)] == [tuple(range(25, 35))]
     assert ordering.log_prior_of((Run(SHIFT, 4, 9),)) == -np.inf
     assert np.isfinite(ordering.log_prior_of((Run(SHIFT, 24, 29),)))
     assert Ordering(np.arange(20.0), series=np.full(20, -1)).too_short
@@ -102,8 +102,8 @@ def test_equal_readings_of_two_sensors_are_no_stuck_sensor():
     y = np.arange(60.0)
     y[26:34] = 100.0  # the last four of one, the first four of the next
     joined, split = Ordering(np.arange(60.0)), Ordering(np.arange(60.0), series=np.repeat([0, 1], 30))
-    assert [len(each.rows) for each in stuck_runs(joined, y)] == [8]
-    assert all(len(each.rows) <= 4 for each in stuck_runs(split, y))
+    assert [len(each.rows) for each in joined.stuck_runs(y)] == [8]
+    assert all(len(each.rows) <= 4 for each in split.stuck_runs(y))
 
 
 def test_a_coarse_sensor_does_not_make_a_fine_one_look_as_if_it_repeated_by_chance():
@@ -111,7 +111,7 @@ def test_a_coarse_sensor_does_not_make_a_fine_one_look_as_if_it_repeated_by_chan
     y = np.concatenate([rng.standard_normal(60), np.round(np.sin(np.arange(60.0) / 12.0))])
     y[20:30] = y[20]
     ordering = Ordering(np.tile(np.arange(60.0), 2), series=np.repeat([0, 1], 60))
-    assert [each.rows for each in stuck_runs(ordering, y)] == [tuple(range(20, 30))]
+    assert [each.rows for each in ordering.stuck_runs(y)] == [tuple(range(20, 30))]
     assert ordering.part(np.arange(120) >= 60).bounds == ((0, 60),)
 
 
@@ -145,7 +145,7 @@ def test_which_stretches_of_a_sensor_are_faulty_is_chosen_within_its_record():
 def faulty() -> tuple[pd.DataFrame, np.ndarray]:
     """Three sensors; B is shifted for a while and C stuck."""
     scenario = TogetherScenario(FaultScenario(kind="none", n=60, length_scale=15.0), size=0.0, stays=True)
-    data = together_series(scenario, random_state=4)
+    data = scenario.draw(random_state=4)
     X, y = pd.DataFrame({"time": data.t, "sensor": data.sensor}), data.y.copy()
     y[60 + 20 : 60 + 38] += 3.0
     y[120 + 5 : 120 + 20] = y[120 + 5]
@@ -168,7 +168,7 @@ def test_a_fit_finds_the_episodes_of_each_sensor(faulty):
 @pytest.mark.parametrize("reference", ["A", "B"])
 def test_of_two_sensors_the_reference_is_believed(reference):
     scenario = TogetherScenario(FaultScenario(kind="none", n=80, length_scale=20.0), sensors=2, stays=True)
-    data = together_series(scenario, random_state=2)
+    data = scenario.draw(random_state=2)
     X = pd.DataFrame({"time": data.t, "sensor": data.sensor})
     model = SparseBiasGP(KERNEL, order="auto", reference=reference).fit(X, data.y)
     believed = data.sensor == reference
@@ -181,7 +181,7 @@ def test_of_two_sensors_the_reference_is_believed(reference):
 
 def test_without_a_reference_two_sensors_share_the_blame():
     scenario = TogetherScenario(FaultScenario(kind="none", n=80, length_scale=20.0), sensors=2, stays=True)
-    data = together_series(scenario, random_state=2)
+    data = scenario.draw(random_state=2)
     model = SparseBiasGP(KERNEL).fit(pd.DataFrame({"time": data.t, "sensor": data.sensor}), data.y)
     a, b = model.bias_[:80], model.bias_[80:]
     assert np.median(np.abs(a + b)) < 0.1 * np.abs(a - b).max()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from biasgp import BiasGPWarning, SparseBiasGP
-from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
 from biasgp.models.episodes import Ordering
 from biasgp.models.sparse.episode_windows import POLICY, _windows
@@ -18,7 +18,7 @@ MANY = FaultScenario(n=2400, count=2, size=10.0, outliers=0.02, length_scale=20.
 
 @pytest.fixture(scope="module")
 def data():
-    return faulty_series(MANY, random_state=2)
+    return MANY.draw(random_state=2)
 
 
 def test_episodes_are_found_with_nearest_neighbours_and_leave_the_fit(data):

@@ -11,9 +11,9 @@ import pytest
 
 from biasgp import BiasGPWarning, SparseBiasGP
 from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
-from biasgp.data.faults import FaultScenario, faulty_series
+from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
-from biasgp.models.episodes import RAMP, SHIFT, STUCK, EpisodePrior, Ordering, stuck_runs
+from biasgp.models.episodes import RAMP, SHIFT, STUCK, EpisodePrior, Ordering
 from biasgp.persistence import load_model, save_model
 
 SHORT = FaultScenario(n=150, count=1, size=10.0, length_scale=20.0)
@@ -24,13 +24,13 @@ def test_repeats_are_judged_by_how_often_readings_repeat_elsewhere(resolution, f
     rng = np.random.default_rng(0)
     y = resolution * np.round(0.4 * rng.standard_normal(300) / resolution)
     y[100:106] = y[100]
-    runs = stuck_runs(Ordering(np.arange(300.0)), y)
+    runs = Ordering(np.arange(300.0)).stuck_runs(y)
     assert [(each.kind, each.rows[0], each.rows[-1]) for each in runs] == ([(STUCK, 100, 105)] if found else [])
 
 
 @pytest.mark.parametrize("y", [np.zeros(50), np.array([1.0, 1.0])], ids=["all equal", "two readings"])
 def test_a_record_that_is_all_one_value_is_not_a_stuck_sensor(y):
-    assert stuck_runs(Ordering(np.arange(float(len(y)))), y) == []
+    assert Ordering(np.arange(float(len(y)))).stuck_runs(y) == []
 
 
 def test_the_prior_of_the_number_of_episodes_is_a_distribution():
@@ -41,7 +41,7 @@ def test_the_prior_of_the_number_of_episodes_is_a_distribution():
 
 
 def test_a_fault_that_falls_short_of_paying_is_named():
-    data = faulty_series(FaultScenario(size=4.0), random_state=8)
+    data = FaultScenario(size=4.0).draw(random_state=8)
     model = fitted(data.t, data.y)
     (note,) = model.notes_
     assert model.episodes_ == () and note.code == "possible-episode" and model.trustworthy_
@@ -54,7 +54,7 @@ def fitted(t, y, **options):
 
 @pytest.fixture(scope="module")
 def shifted():
-    data = faulty_series(SHORT, random_state=3)
+    data = SHORT.draw(random_state=3)
     return data, fitted(data.t, data.y)
 
 
@@ -90,7 +90,7 @@ def test_it_is_the_same_in_other_units_in_another_order_and_backwards(shifted):
 
 
 def test_a_stuck_sensor_leaves_the_fit_and_the_band_is_wide_there():
-    data = faulty_series(FaultScenario(kind="stuck", n=200, count=1, lengths=(30, 30)), random_state=0)
+    data = FaultScenario(kind="stuck", n=200, count=1, lengths=(30, 30)).draw(random_state=0)
     model = fitted(data.t, data.y)
     (episode,) = model.episodes_
     first, stop = data.faults[0]
@@ -103,12 +103,12 @@ def test_a_stuck_sensor_leaves_the_fit_and_the_band_is_wide_there():
 
 
 def test_a_record_without_a_fault_has_no_episode():
-    data = faulty_series(FaultScenario(kind="none", n=200), random_state=1)
+    data = FaultScenario(kind="none", n=200).draw(random_state=1)
     assert fitted(data.t, data.y).episodes_ == ()
 
 
 def test_a_step_to_the_end_is_noted_as_one_of_two_explanations():
-    data = faulty_series(FaultScenario(kind="step", count=1, size=12.0, n=200, length_scale=40.0), random_state=2)
+    data = FaultScenario(kind="step", count=1, size=12.0, n=200, length_scale=40.0).draw(random_state=2)
     model = fitted(data.t, data.y)
     assert [each.kind for each in model.episodes_] == ["step"]
     (note,) = [each for each in model.notes_ if each.code == "step-or-signal"]
@@ -117,7 +117,7 @@ def test_a_step_to_the_end_is_noted_as_one_of_two_explanations():
 
 
 def test_the_order_is_a_column_by_index_or_name():
-    data = faulty_series(SHORT, random_state=3)
+    data = SHORT.draw(random_state=3)
     frame = pd.DataFrame({"humidity": np.cos(data.t / 40.0), "hour": data.t})
     kernel = Matern32().on("hour")
     model = SparseBiasGP(kernel, order="hour").fit(frame, data.y)
@@ -129,7 +129,7 @@ def test_the_order_is_a_column_by_index_or_name():
 
 
 def test_times_are_an_order_and_events_are_times():
-    data = faulty_series(SHORT, random_state=3)
+    data = SHORT.draw(random_state=3)
     hours = pd.Timestamp("2024-03-30T00:00", tz="Europe/Berlin") + pd.to_timedelta(data.t, unit="h")
     frame = pd.DataFrame({"time": hours, "humidity": np.cos(data.t / 40.0)})
     stop = data.faults[0][1]
@@ -143,7 +143,7 @@ def test_times_are_an_order_and_events_are_times():
 
 
 def test_events_need_an_order_and_are_numbers():
-    data = faulty_series(SHORT, random_state=3)
+    data = SHORT.draw(random_state=3)
     X = data.t[:, None]
     with pytest.raises(ValueError, match="say which one it is with order="):
         SparseBiasGP(Matern32(), order=None).fit(X, data.y, events=[30.0])
@@ -155,14 +155,14 @@ def test_events_need_an_order_and_are_numbers():
 
 def test_where_the_sensor_was_serviced_a_drift_ends():
     scenario = FaultScenario(kind="ramp", size=10.0, lengths=(50, 50), count=1, n=200)
-    data = faulty_series(scenario, random_state=4)
+    data = scenario.draw(random_state=4)
     stop = data.faults[0][1]
     model = fitted(data.t, data.y, events=[data.t[stop] - 0.5])
     assert [(each.kind, each.rows[-1]) for each in model.episodes_] == [(RAMP, stop - 1)]
 
 
 def test_a_model_file_keeps_episodes_and_notes(tmp_path):
-    data = faulty_series(FaultScenario(kind="ramp", size=8.0, lengths=(40, 80), n=300), random_state=3)
+    data = FaultScenario(kind="ramp", size=8.0, lengths=(40, 80), n=300).draw(random_state=3)
     y = data.y.copy()
     y[:12] = y[0]
     model = fitted(data.t, y)

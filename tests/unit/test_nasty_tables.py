@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biasgp.data.columns import read_readings
-from biasgp.data.table import Format, ReadOptions, Table, TableError, read_table
+from biasgp.data.table import Format, ReadOptions, Table, TableError
 
 NAN = np.nan
 OPEN = r"Column 'y', row \d+: .* could be .*--decimal point or --decimal comma"
@@ -23,7 +23,7 @@ def read(tmp_path):
     def read(content, target=None, features=None, **options):
         path = tmp_path / "t.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_readings(read_table(path, ReadOptions(**options)), target, features)
+        return read_readings(Table.read(path, ReadOptions(**options)), target, features)
 
     return read
 
@@ -544,7 +544,7 @@ def parquet(tmp_path):
             pq.write_table(content, path)
         else:
             content.to_parquet(path)
-        return read_table(path)
+        return Table.read(path)
 
     return parquet
 

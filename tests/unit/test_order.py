@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from biasgp.analysis.fitting import Settings
-from biasgp.analysis.order import order_column, serviced, serviced_by_group
+from biasgp.analysis.order import EventTable, order_column
 from biasgp.data.columns import Feature, choose
 from biasgp.data.table import Table
 from biasgp.messages import WrongUseError
@@ -42,12 +42,12 @@ def test_the_events_of_a_group_are_read_as_the_whole_file_is():
     """5/6 alone may be either; that it is the sixth of May here is known from another group's 5/16."""
     _, features, _ = choose(READINGS, "y", ["time"])
     events = table("who,time,at\n1,5/6/2003,x\n2,5/16/2003,x\n1,5/7/2003,x\n")
-    parts = serviced_by_group(events, READINGS, features, "who", ["1", "2", "3"])
-    hours = {name: (serviced(part, READINGS, features) / 24.0).tolist() for name, part in parts.items()}
+    parts = EventTable(events, READINGS, features).by_group("who", ["1", "2", "3"])
+    hours = {name: (EventTable(part, READINGS, features).values() / 24.0).tolist() for name, part in parts.items()}
     assert hours == {"1": [-4.0, -3.0], "2": [6.0]}
 
 
 def test_events_that_do_not_tell_are_read_as_the_readings_are():
     _, features, _ = choose(READINGS, "y", ["time"])
-    parts = serviced_by_group(table("time,who\n5/6/2003,1\n"), READINGS, features, "who", ["1"])
-    assert (serviced(parts["1"], READINGS, features) / 24.0).tolist() == [26.0]
+    parts = EventTable(table("time,who\n5/6/2003,1\n"), READINGS, features).by_group("who", ["1"])
+    assert (EventTable(parts["1"], READINGS, features).values() / 24.0).tolist() == [26.0]

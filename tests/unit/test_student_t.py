@@ -20,7 +20,7 @@ from biasgp.models import student_t
 from biasgp.models.ep import EPPolicy, ExpectationPropagation
 from biasgp.models.laplace_t import Mode
 from biasgp.models.problem import Problem
-from biasgp.models.t_noise import Normality, StudentT, _Quadrature, tilt
+from biasgp.models.t_noise import Normality, StudentT, _Quadrature
 
 # y, mean and variance of f, σ², ν: near; far; far with f free to go there (two modes); beyond reach; f all but known.
 CAVITIES = [
@@ -54,7 +54,7 @@ def brute_force(y, mean, variance, scale2, nu, fraction):
 @pytest.mark.parametrize("cavity", CAVITIES)
 def test_tilted_moments_are_those_of_a_fine_grid(cavity, fraction):
     y, mean, variance, scale2, nu = cavity
-    found = tilt(StudentT(scale2, nu), np.array([y]), np.array([mean]), np.array([variance]), fraction)
+    found = StudentT(scale2, nu).tilt(np.array([y]), np.array([mean]), np.array([variance]), fraction)
     log_Z, first, second, weight = brute_force(*cavity, fraction)
     assert_allclose(found.log_normaliser, log_Z, rtol=1e-7, atol=1e-7)
     assert_allclose(found.mean, first, rtol=1e-6, atol=1e-6 * np.sqrt(second))
@@ -69,10 +69,10 @@ def test_tilted_gradients_are_numerical_ones(cavity, fraction):
 
     def log_Z(by_scale, by_nu):
         t = StudentT(scale2 * by_scale, nu * by_nu)
-        at = tilt(t, np.array([y]), np.array([mean]), np.array([variance]), fraction)
+        at = t.tilt(np.array([y]), np.array([mean]), np.array([variance]), fraction)
         return at.log_normaliser[0] / fraction
 
-    found = tilt(StudentT(scale2, nu), np.array([y]), np.array([mean]), np.array([variance]), fraction)
+    found = StudentT(scale2, nu).tilt(np.array([y]), np.array([mean]), np.array([variance]), fraction)
     up = np.exp(1e-4)
     assert_allclose(found.by_log_scale2[0], (log_Z(up, 1) - log_Z(1 / up, 1)) / 2e-4, atol=1e-5)
     assert_allclose(found.by_log_nu[0], (log_Z(1, up) - log_Z(1, 1 / up)) / 2e-4, atol=1e-5)
@@ -81,8 +81,8 @@ def test_tilted_gradients_are_numerical_ones(cavity, fraction):
 def test_tilted_readings_do_not_depend_on_how_many_are_taken_at_a_time(rng):
     y, mean, variance = 5 * rng.standard_normal(50), rng.standard_normal(50), rng.uniform(0.1, 2, 50)
     t = StudentT(0.1, 2.0)
-    few_at_a_time = tilt(t, y, mean, variance, rule=_Quadrature(max_entries=300))
-    assert_allclose(few_at_a_time.mean, tilt(t, y, mean, variance).mean, atol=1e-7)
+    few_at_a_time = t.tilt(y, mean, variance, rule=_Quadrature(max_entries=300))
+    assert_allclose(few_at_a_time.mean, t.tilt(y, mean, variance).mean, atol=1e-7)
 
 
 def covariance(rng, n=30):

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from biasgp.data.columns import Feature, read_readings, unit_of
-from biasgp.data.table import ReadOptions, TableError, read_table
+from biasgp.data.table import ReadOptions, Table, TableError
 from biasgp.data.times import parse_times
 
 TIMES = pd.date_range("2005-03-01 13:00", periods=30, freq="7h")
@@ -29,7 +29,7 @@ def table(tmp_path):
     def table(content, name="readings.csv", **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_table(path, ReadOptions(**options))
+        return Table.read(path, ReadOptions(**options))
 
     return table
 
@@ -120,7 +120,7 @@ def test_parquet_with_typed_columns(tmp_path):
     frame = pd.DataFrame({"time": TIMES.tz_localize("Asia/Taipei"), "a": np.arange(30), "y": np.arange(30) % 4 + 0.5})
     frame.loc[3, "y"] = np.nan
     frame.to_parquet(tmp_path / "t.parquet")
-    found = readings(read_table(tmp_path / "t.parquet"))
+    found = readings(Table.read(tmp_path / "t.parquet"))
     np.testing.assert_allclose(found.X[:, 0], 7.0 * np.arange(30))
     assert found.features[0].zoned and found.features[0].offset_hours == 8.0
     assert found.kept.sum() == 29
@@ -128,7 +128,7 @@ def test_parquet_with_typed_columns(tmp_path):
 
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text().encode())))
-    assert len(read_table("-")) == 30
+    assert len(Table.read("-")) == 30
 
 
 def test_what_is_guessed_is_told(table):
@@ -197,9 +197,9 @@ def test_a_table_that_cannot_be_read_is_refused_in_one_line(table, case):
 def test_a_missing_file_names_the_nearest(tmp_path):
     (tmp_path / "readings.csv").touch()
     with pytest.raises(TableError, match=r"readings\.csv"):
-        read_table(tmp_path / "reading.csv")
+        Table.read(tmp_path / "reading.csv")
     with pytest.raises(TableError, match="folder"):
-        read_table(tmp_path)
+        Table.read(tmp_path)
 
 
 BAD_COLUMNS = {

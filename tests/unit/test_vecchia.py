@@ -13,7 +13,6 @@ from sklearn.gaussian_process.kernels import RBF
 from biasgp.covariance import blocks, conditionals
 from biasgp.covariance.blocks import Blocks
 from biasgp.covariance.neighbours import Nearness, first_where
-from biasgp.covariance.protocol import leave_one_out
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.covariance.vecchia_posterior import NeighbourSurroundings, VecchiaPosterior
 from biasgp.kernels import (
@@ -27,6 +26,7 @@ from biasgp.kernels import (
     as_kernel,
 )
 from biasgp.messages import CovarianceError
+from biasgp.models.strategy import OneEngine
 
 KERNELS = {
     "squared exponential": SquaredExponential(ard=True),
@@ -135,12 +135,13 @@ def test_the_factor_is_that_of_the_density():
     np.testing.assert_allclose(K.inverse_diagonal(), Q.diagonal())
     value = vecchia.covariance(kernel, noise).negative_log_density(y)[0]
     assert value == pytest.approx(0.5 * (len(y) * np.log(2 * np.pi) - np.linalg.slogdet(Q)[1] + y @ Q @ y))
-    residual, variance = leave_one_out(K, y)
+    around = OneEngine(lambda kernel, X: vecchia).surroundings(kernel, X)
+    mean, variance = around.leave_one_out(kernel, y, noise, np.ones(len(y), dtype=bool))
     i = 7
     others = np.arange(len(y)) != i
     # A Gaussian with precision Q: the mean of one given the rest is −Q₍ᵢ,₋ᵢ₎y₋ᵢ/Qᵢᵢ.
-    assert y[i] - residual[i] == pytest.approx(-Q[i, others] @ y[others] / Q[i, i])
-    assert variance[i] == pytest.approx(1.0 / Q[i, i])
+    assert mean[i] == pytest.approx(-Q[i, others] @ y[others] / Q[i, i])
+    assert variance[i] + noise[i] == pytest.approx(1.0 / Q[i, i])
 
 
 def test_blocks_threads_and_row_order_do_not_matter(monkeypatch):

@@ -13,7 +13,7 @@ from biasgp.cli.progress import LONG, QUICK, _Teller
 from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.runner.progress import SECONDS_BETWEEN_LINES
-from biasgp.watch import Ledger, Watch, stage, watched
+from biasgp.watch import Ledger, Watch, stage
 
 
 class Clock:
@@ -72,7 +72,7 @@ def test_work_that_nobody_foresaw_takes_no_time_from_what_was(clock):
 
 def test_a_ledger_goes_on_inside_another_watch(clock):
     ledger = Ledger(clock=clock)
-    with watched(Watch(ledger=ledger)), watched(Watch(deadline=10.0)):
+    with Watch(ledger=ledger), Watch(deadline=10.0):
         watch.ledger().expect("terms", 2.0)
         clock.now = 3.0
         watch.ledger().did("terms", 1.0)
@@ -126,7 +126,7 @@ class Record(Ledger):
 @pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
 def test_an_exact_fit_is_foreseen_and_ends_with_nothing_ahead(kind, one_d):
     ledger = Record()
-    with watched(Watch(ledger=ledger)):
+    with Watch(ledger=ledger):
         kind().fit(one_d.X, one_d.y)
     assert {entry[0] for entry in ledger.seen} == {FACTORISATIONS}
     assert ledger.left == 0.0
@@ -135,7 +135,7 @@ def test_an_exact_fit_is_foreseen_and_ends_with_nothing_ahead(kind, one_d):
 @pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
 def test_sampling_counts_its_iterations(one_d):
     ledger = Record()
-    with watched(Watch(ledger=ledger)):
+    with Watch(ledger=ledger):
         ScaleMixtureGP(draws=5, tune=4, chains=1).fit(one_d.X, one_d.y)
     assert [(kind, ahead) for kind, _, ahead in ledger.seen] == [("iterations", 8.0 - i) for i in range(9)]
     assert ledger.left == 0.0 and ledger.stage == "sampling"
@@ -146,7 +146,7 @@ def test_the_cost_of_predictions_from_neighbours_is_known_before_the_search_for_
     X = np.sort(rng.uniform(size=(1600, 1)), axis=0)
     y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(len(X))
     ledger = Record()
-    with watched(Watch(ledger=ledger)):
+    with Watch(ledger=ledger):
         watch.ledger().expect(PREDICTIONS, 2.0 * len(X))
         SparseBiasGP().fit(X, y)
         kinds = [entry[0] for entry in ledger.seen]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biasgp.data.table import ReadOptions, Table, TableError, read_table
+from biasgp.data.table import ReadOptions, Table, TableError
 from biasgp.data.where_text import MAX_DEPTH, MAX_LENGTH
 
 CELLS = pd.DataFrame(
@@ -285,7 +285,7 @@ def test_a_parquet_table_with_its_own_types():
 def test_through_a_csv_with_its_own_mark_for_missing(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,y\n1,1\n-200,2\n3,3\n")
-    assert rows("x != 3", read_table(path, ReadOptions(na=("-200",)))) == [1]
+    assert rows("x != 3", Table.read(path, ReadOptions(na=("-200",)))) == [1]
 
 
 def test_a_million_rows_take_no_longer_than_reading_them():

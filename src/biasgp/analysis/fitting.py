@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from biasgp import kernels
-from biasgp._typing import Array, Mask
-from biasgp.analysis.order import needed_order, order_column, serviced
+from biasgp._typing import Array
+from biasgp.analysis.order import EventTable, needed_order, order_column
 from biasgp.data.columns import Feature, Readings, read_readings
-from biasgp.data.table import ReadOptions, Table, read_table
+from biasgp.data.table import ReadOptions, Table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
@@ -61,11 +60,11 @@ class Selection:
 
     def table(self) -> Table:
         """The whole table."""
-        return read_table(self.source, self._options)
+        return Table.read(self.source, self._options)
 
     def events_table(self) -> Table | None:
         """The table of times at which the sensor was serviced, where there is one."""
-        return None if self.events is None else read_table(self.events, self._options)
+        return None if self.events is None else Table.read(self.events, self._options)
 
     @property
     def _options(self) -> ReadOptions:
@@ -76,7 +75,9 @@ class Selection:
         names = self.feature_names(table.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
         found = read_readings(table, self.target, names, **more)
-        return found if events is None else replace(found, events=serviced(events, table, found.features))
+        if events is None:
+            return found
+        return replace(found, events=EventTable(events, table, found.features).values())
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
@@ -84,6 +85,15 @@ class Selection:
         if text is None:
             return None
         return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit to, rows held out, and how many could have been fitted to."""
+
+    fit: Rows
+    test: Rows
+    available: int
 
 
 @dataclass(frozen=True)
@@ -121,14 +131,37 @@ class Settings:
             needed_order(features)
         return replace(self, episodes=self.usual_episodes(features)) if self.episodes is None else self
 
+    def estimator(self) -> BaseGP:
+        """The estimator of the method, with the kernel, transform and seed; refused where it has no such option."""
+        if self.method not in METHODS:
+            raise WrongUseError(f"There is no method {self.method!r}; there is {', '.join(METHODS)}.")
+        kind = METHODS[self.method]
+        parameters = inspect.signature(kind).parameters
+        options: dict[str, Any] = {"random_state": self.seed} if "random_state" in parameters else {}
+        if self.max_time is not None:
+            if "max_time" not in parameters:
+                raise WrongUseError(f"--max-time cannot end a fit by {self.method!r} early; use --max-rows.")
+            options["max_time"] = self.max_time
+        if self.episodes and not self.knows_order:
+            raise WrongUseError(f"--episodes needs --method sparse: {self.method!r} knows no biases that last.")
+        if self.reference is not None:
+            if "reference" not in parameters:
+                raise WrongUseError(f"--reference needs --method sparse: {self.method!r} knows none.")
+            options["reference"] = self.reference
+        if self.knows_order:
+            options["order"] = None  # `fit` says which column
+        return kind(KERNELS[self.kernel](ard=True), response=self.response, **options)
 
-@dataclass(frozen=True)
-class Split:
-    """Rows to fit to, rows held out, and how many could have been fitted to."""
-
-    fit: Rows
-    test: Rows
-    available: int
+    def split(self, readings: Readings) -> Split:
+        """Choose the rows to fit to and to hold out."""
+        kept = np.flatnonzero(readings.kept)
+        n_test = round(self.test_fraction * len(kept))
+        rng = np.random.default_rng(self.seed)
+        test = np.sort(rng.choice(kept, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
+        train = np.setdiff1d(kept, test, assume_unique=True)
+        exact = int(np.clip(math.sqrt(PREDICTION_WORK / len(readings.y)), MIN_ROWS, MAX_ROWS))
+        limit = self.max_rows or (len(train) if self.scales else exact)
+        return Split(spread(train, readings.X[train, 0], limit), test, len(train))
 
 
 @dataclass(frozen=True)
@@ -140,28 +173,6 @@ class Fitted:
     test_rows: Rows
     doubts: tuple[Finding, ...]
     seconds: float
-
-
-def make_estimator(settings: Settings) -> BaseGP:
-    """The estimator of a short name, with the kernel, transform and seed asked for."""
-    if settings.method not in METHODS:
-        raise WrongUseError(f"There is no method {settings.method!r}; there is {', '.join(METHODS)}.")
-    kind = METHODS[settings.method]
-    parameters = inspect.signature(kind).parameters
-    options: dict[str, Any] = {"random_state": settings.seed} if "random_state" in parameters else {}
-    if settings.max_time is not None:
-        if "max_time" not in parameters:
-            raise WrongUseError(f"--max-time cannot end a fit by {settings.method!r} early; use --max-rows.")
-        options["max_time"] = settings.max_time
-    if settings.episodes and not settings.knows_order:
-        raise WrongUseError(f"--episodes needs --method sparse: {settings.method!r} knows no biases that last.")
-    if settings.reference is not None:
-        if "reference" not in parameters:
-            raise WrongUseError(f"--reference needs --method sparse: {settings.method!r} knows none.")
-        options["reference"] = settings.reference
-    if settings.knows_order:
-        options["order"] = None  # `fit` says which column
-    return kind(KERNELS[settings.kernel](ard=True), response=settings.response, **options)
 
 
 def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any:
@@ -184,18 +195,6 @@ def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any
     return estimator
 
 
-def split_rows(readings: Readings, settings: Settings) -> Split:
-    """Choose the rows to fit to and to hold out."""
-    kept = np.flatnonzero(readings.kept)
-    n_test = round(settings.test_fraction * len(kept))
-    rng = np.random.default_rng(settings.seed)
-    test = np.sort(rng.choice(kept, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
-    train = np.setdiff1d(kept, test, assume_unique=True)
-    exact = int(np.clip(math.sqrt(PREDICTION_WORK / len(readings.y)), MIN_ROWS, MAX_ROWS))
-    limit = settings.max_rows or (len(train) if settings.scales else exact)
-    return Split(spread(train, readings.X[train, 0], limit), test, len(train))
-
-
 def spread(rows: Rows, along: Array, limit: int) -> Rows:
     """At most `limit` of the rows, evenly over the first input."""
     if len(rows) <= limit:
@@ -204,16 +203,9 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
     return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
 
-def frame(readings: Readings, rows: Rows | Mask | slice = slice(None)) -> pd.DataFrame:
-    """Inputs of some rows, with their names; and their sensors, where there are several."""
-    inputs = pd.DataFrame(readings.X[rows], columns=readings.names)
-    sensors = readings.sensors
-    return inputs if sensors is None else inputs.assign(**{sensors.column: sensors.labels[rows]})
-
-
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator = _with_sensors(make_estimator(settings), readings, settings)
+    estimator = _with_sensors(settings.estimator(), readings, settings)
     more = {}
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))
@@ -222,7 +214,7 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            estimator.fit(frame(readings, split.fit), readings.y[split.fit], **more)
+            estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
     seconds = time.perf_counter() - began

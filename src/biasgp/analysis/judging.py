@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
 
 from biasgp import metrics
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Selection, Settings, frame
+from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings
 from biasgp.analysis.order import order_column
+from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
@@ -111,9 +111,48 @@ class Analysis:
         others = map(self._timed, getattr(self.fitted.estimator, "alternatives_", ()))
         return self._of_table(notes(self.episodes, tuple(others), self.unit, self.readings.y[self.fitted.fit_rows]))
 
-    def in_words(self, episode: Episode) -> str:
-        """One of the episodes in words, with the target's unit."""
-        return described(episode, self.unit, self.readings.y[self.fitted.fit_rows])
+    @cached_property
+    def axis(self) -> Axis:
+        """The first time, else the first feature, for every row."""
+        j = next((j for j, feature in enumerate(self.readings.features) if feature.is_time), 0)
+        return Axis.of(self.readings.features[j], self.readings.X[:, j])
+
+    @cached_property
+    def episode_records(self) -> tuple[EpisodeRecord, ...]:
+        """The episodes on that axis, and in words."""
+        return tuple(map(self._record_of, self.episodes))
+
+    def _record_of(self, episode: Episode) -> EpisodeRecord:
+        rows = self.fitted.fit_rows[list(episode.rows)]
+        ends = rows[[0, -1]]
+        start, stop = self.axis.places(ends)
+        first, last = self.axis.values[ends].tolist()
+        return EpisodeRecord(
+            kind=episode.kind,
+            rows=rows,
+            span=(first, last),
+            start=start,
+            stop=stop,
+            bias=episode.bias,
+            bias_std=episode.bias_std,
+            log_odds=episode.log_odds,
+            words=described(episode, self.unit, self.readings.y[self.fitted.fit_rows]),
+            sensor=episode.sensor,
+        )
+
+    def episode_columns(self) -> dict[str, Any]:
+        """For a file: number and kind of each row's episode. Rows that were not in the fit have that around them."""
+        values = self.axis.values
+        number, kind = np.full((2, len(values)), "", dtype=object)
+        others = self.readings.kept.copy()
+        others[self.fitted.fit_rows] = False
+        for i, episode in enumerate(self.episode_records, start=1):
+            inside = others & (values >= episode.span[0]) & (values <= episode.span[1])
+            if self.readings.sensors is not None:
+                inside &= self.readings.sensors.labels == episode.sensor
+            inside[episode.rows] = True
+            number[inside], kind[inside] = i, episode.kind
+        return {"episode": number, "kind": kind}
 
     def _timed(self, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
         column = order_column(self.readings.features) if episodes else None
@@ -176,14 +215,79 @@ class Analysis:
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class Judge:
+    """What a model says of the rows of a table."""
+
+    estimator: BaseGP
+    readings: Readings
+
+    @cached_property
+    def prediction(self) -> _Prediction:
+        """f at every row whose inputs are all there."""
+        X, estimator, ready = self.readings.frame(), self.estimator, self.readings.complete
+        columns = np.full((4, len(X)), np.nan)
+        if ready.any() and isinstance(estimator.response_, Identity):
+            mean, std = estimator.predict(X[ready], return_std=True)
+            columns[:, ready] = mean, std, mean - NORMAL_95 * std, mean + NORMAL_95 * std
+        elif ready.any():
+            levels = (LEVELS[0], *ONE_SIGMA, LEVELS[2])
+            low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
+            columns[:, ready] = median, 0.5 * (above - below), low, high
+        return _Prediction(*columns)
+
+    def reading_quantiles(self, rows: Rows | Mask, levels: Sequence[float]) -> Array:
+        """Quantiles of the next reading at some rows that is not an outlier: with the error of its sensor's own."""
+        X = check_query(self.estimator, self.readings.frame(rows), shared=False)
+        mean, variance = self.estimator._latent(X, include_noise=True)
+        return np.asarray(self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
+
+    @cached_property
+    def own_errors(self) -> Array:
+        """What the sensor of each row adds to the truth on its own; 0 where there are no sensors, NaN where unknown."""
+        own = np.zeros(len(self.readings.y))
+        if self.readings.sensors is None:
+            return own
+        estimator, ready = self.estimator, self.readings.complete & self.readings.sensors.known
+        own[~ready] = np.nan
+        X = self.readings.frame(ready)
+        means = [estimator._posterior.mean(check_query(estimator, X, shared=shared)) for shared in (False, True)]
+        whole, f = map(estimator._scaling.backward, means)
+        own[ready] = whole - f
+        return own
+
+    def verdict(self, rows: Mask | bool = True) -> _Verdict:
+        """On readings (those of some rows) that the model has not seen, against what it predicts for them."""
+        readings, estimator, prediction = self.readings, self.estimator, self.prediction
+        here = np.isfinite(readings.y) & readings.complete & rows
+        if readings.sensors is not None:
+            here &= readings.sensors.known
+        bias, bias_std, probability = np.full((3, len(here)), np.nan)
+        verdict = _Verdict(bias, bias_std, probability, np.zeros(len(here), dtype=bool))
+        if not hasattr(estimator, "outlier_mask_") or not here.any():
+            return verdict
+        own = self.own_errors
+        off = readings.y - prediction.mean - own
+        if hasattr(estimator, "outlier_probability"):
+            verdict.probability[here] = estimator.outlier_probability(readings.frame(here), readings.y[here])
+            verdict.flagged[here] = verdict.probability[here] > 0.5
+            verdict.bias[here] = (own + verdict.probability * off)[here]
+            verdict.bias_std[here] = prediction.std[here]
+        else:
+            far = np.abs(off) > OUTLIER_SIZE * np.sqrt(prediction.std**2 + estimator.noise_variance_)
+            verdict.flagged[here] = far[here]
+            verdict.bias[here] = (own + np.where(far, off, 0.0))[here]
+        return verdict
+
+
 def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:
     """Predict every row and judge every reading."""
     estimator, test = fitted.estimator, fitted.test_rows
-    prediction = predict(estimator, frame(readings))
-    verdict = _judge(fitted, readings, prediction)
+    judge = Judge(estimator, readings)
+    prediction, verdict = judge.prediction, _verdict_on_all(judge, fitted.fit_rows)
     residual, scores = np.full(len(readings.y), np.nan), {}
     if len(test):
-        intervals = reading_quantiles(estimator, frame(readings, test), LEVELS).T
+        intervals = judge.reading_quantiles(test, LEVELS).T
         scores = _scores(fitted, readings, verdict.flagged[test], intervals)
         # In the units in which f is Gaussian.
         low, median, high = map(estimator.response_.forward, intervals)
@@ -198,46 +302,11 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 
 
-def predict(estimator: BaseGP, X: pd.DataFrame) -> _Prediction:
-    """f at every row whose inputs are all there."""
-    ready = np.isfinite(X.select_dtypes("number").to_numpy()).all(axis=1)
-    columns = np.full((4, len(X)), np.nan)
-    if ready.any() and isinstance(estimator.response_, Identity):
-        mean, std = estimator.predict(X[ready], return_std=True)
-        columns[:, ready] = mean, std, mean - NORMAL_95 * std, mean + NORMAL_95 * std
-    elif ready.any():
-        levels = (LEVELS[0], *ONE_SIGMA, LEVELS[2])
-        low, below, median, above, high = estimator.predict_quantiles(X[ready], levels).T
-        columns[:, ready] = median, 0.5 * (above - below), low, high
-    return _Prediction(*columns)
-
-
-def reading_quantiles(estimator: BaseGP, X: pd.DataFrame, levels: Sequence[float]) -> Array:
-    """Quantiles of the next reading at each row that is not an outlier: with the error of its sensor's own."""
-    mean, variance = estimator._latent(check_query(estimator, X, shared=False), include_noise=True)
-    return np.asarray(estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
-
-
-def own_errors(estimator: BaseGP, readings: Readings) -> Array:
-    """What the sensor of each row adds to the truth on its own; 0 where there are no sensors, NaN where unknown."""
-    own = np.zeros(len(readings.y))
-    if readings.sensors is None:
-        return own
-    ready = readings.complete & readings.sensors.known
-    own[~ready] = np.nan
-    X = frame(readings, ready)
-    means = [estimator._posterior.mean(check_query(estimator, X, shared=shared)) for shared in (False, True)]
-    whole, f = map(estimator._scaling.backward, means)
-    own[ready] = whole - f
-    return own
-
-
-def _judge(fitted: Fitted, readings: Readings, prediction: _Prediction) -> _Verdict:
+def _verdict_on_all(judge: Judge, fit_rows: Rows) -> _Verdict:
     """What is known about each reading: from the fit where it was in it, else from the prediction for it."""
-    estimator, rows = fitted.estimator, fitted.fit_rows
-    rest = np.ones(len(readings.y), dtype=bool)
-    rest[rows] = not hasattr(estimator, "outlier_probability_")
-    verdict = judge_new(estimator, readings, prediction, rest)
+    estimator, rest = judge.estimator, np.ones(len(judge.readings.y), dtype=bool)
+    rest[fit_rows] = not hasattr(estimator, "outlier_probability_")
+    verdict = judge.verdict(rest)
     for name, column in (
         ("bias_", verdict.bias),
         ("bias_std_", verdict.bias_std),
@@ -245,31 +314,7 @@ def _judge(fitted: Fitted, readings: Readings, prediction: _Prediction) -> _Verd
         ("outlier_mask_", verdict.flagged),
     ):
         if hasattr(estimator, name):
-            column[rows] = getattr(estimator, name)
-    return verdict
-
-
-def judge_new(estimator: BaseGP, readings: Readings, prediction: _Prediction, rows: Mask | bool = True) -> _Verdict:
-    """Readings (those of some rows) that the model has not seen, against what it predicts for them."""
-    n = len(readings.y)
-    here = np.isfinite(readings.y) & readings.complete & rows
-    if readings.sensors is not None:
-        here &= readings.sensors.known
-    bias, bias_std, probability = np.full((3, n), np.nan)
-    verdict = _Verdict(bias, bias_std, probability, np.zeros(n, dtype=bool))
-    if not hasattr(estimator, "outlier_mask_") or not here.any():
-        return verdict
-    own = own_errors(estimator, readings)
-    off = readings.y - prediction.mean - own
-    if hasattr(estimator, "outlier_probability"):
-        verdict.probability[here] = estimator.outlier_probability(frame(readings, here), readings.y[here])
-        verdict.flagged[here] = verdict.probability[here] > 0.5
-        verdict.bias[here] = (own + verdict.probability * off)[here]
-        verdict.bias_std[here] = prediction.std[here]
-    else:
-        far = np.abs(off) > OUTLIER_SIZE * np.sqrt(prediction.std**2 + estimator.noise_variance_)
-        verdict.flagged[here] = far[here]
-        verdict.bias[here] = (own + np.where(far, off, 0.0))[here]
+            column[fit_rows] = getattr(estimator, name)
     return verdict
 
 
@@ -278,7 +323,7 @@ def _scores(fitted: Fitted, readings: Readings, flagged: Mask, intervals: Array)
     y = readings.y[fitted.test_rows]
     low, median, high = intervals
     inside = ((y >= low) & (y <= high))[~flagged]
-    density = fitted.estimator.log_predictive_density(frame(readings, fitted.test_rows), y)
+    density = fitted.estimator.log_predictive_density(readings.frame(fitted.test_rows), y)
     return {
         "readings": len(y),
         "median_absolute_error": float(np.median(np.abs(y - median))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,65 +35,73 @@ def needed_order(features: Sequence[Feature]) -> int:
     return column
 
 
-def serviced(events: Table, table: Table, features: Sequence[Feature]) -> Array:
-    """Values of the ordering feature in a table of events: in the columns of its name, else in the first column."""
-    values, column = _values(events, table, features)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        name = features[needed_order(features)].name
-        raise TableError(f"{events.name}: column {column!r} is empty. It should hold values of {name!r}.")
-    return values
+@dataclass(frozen=True)
+class EventTable:
+    """A table of events: when somebody serviced the sensor whose readings, by these features, are in another table."""
 
+    events: Table
+    readings: Table
+    features: Sequence[Feature]
 
-def serviced_by_group(
-    events: Table, table: Table, features: Sequence[Feature], by: str, groups: Sequence[str]
-) -> dict[str, Table]:
-    """The events of each group that has some, from a table of events whose column `by` names the group of each.
+    @property
+    def _feature(self) -> Feature:
+        """The one that orders the readings."""
+        return self.features[needed_order(self.features)]
 
-    What cannot be read, and a group that is not among those of the table, is refused.
-    """
-    column = events.column(by)
-    if len(events.columns) == 1:
-        raise TableError(f"{events.name} has the column {by!r} only. It should hold the times of the events too.")
-    rest = replace(events, cells=events.cells.drop(columns=[by]))
-    times = list(_columns(rest, features[needed_order(features)]))
-    rest = replace(rest, cells=rest.cells[times], usual=_alike(rest, table, features))
-    serviced(rest, table, features)
-    known = np.isfinite(_values(rest, table, features)[0])
-    nameless = np.flatnonzero(known & column.missing)
-    if len(nameless):
-        raise TableError(f"{events.name}: Column {by!r}, row {nameless[0] + 1}: an event without a group. Name it.")
-    names = np.array([str(name) for name in column.cells], dtype=object)
-    for row in np.flatnonzero(known):
-        if names[row] not in groups:
-            close = difflib.get_close_matches(names[row], groups, n=1)
-            more = " and more" if len(groups) > SHOWN_GROUPS else ""
-            there = ", ".join(repr(name) for name in groups[:SHOWN_GROUPS])
-            hint = f"Did you mean {close[0]!r}?" if close else f"There is {there}{more}."
-            raise TableError(
-                f"{events.name}: Column {by!r}, row {row + 1}: the table has no group {names[row]!r}. {hint}"
-            )
-    found = {name: np.flatnonzero(known & (names == name)) for name in groups}
-    return {name: rest.part(events.name, rows, times) for name, rows in found.items() if len(rows)}
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        names = self._feature.columns
+        return names if set(names) <= set(self.events.columns) else (self.events.columns[0],)
 
+    def values(self) -> Array:
+        """Values of the ordering feature at the events: in the columns of its name, else in the first column."""
+        values = self._values()
+        values = values[np.isfinite(values)]
+        if not len(values):
+            column, name = self._columns[0], self._feature.name
+            raise TableError(f"{self.events.name}: column {column!r} is empty. It should hold values of {name!r}.")
+        return values
 
-def _values(events: Table, table: Table, features: Sequence[Feature]) -> tuple[Array, str]:
-    """Values of the ordering feature for every event, NaN where there is none, and the column that has them."""
-    feature = features[needed_order(features)]
-    columns = _columns(events, feature)
-    try:
-        read = replace(events, usual={**_alike(events, table, features), **events.usual})
-        return replace(feature, columns=columns).values(read), columns[0]
-    except TableError as error:
-        raise TableError(f"{events.name}: {error}") from error
+    def by_group(self, by: str, groups: Sequence[str]) -> dict[str, Table]:
+        """The events of each group that has some, where a column `by` names the group of each.
 
+        What cannot be read, and a group that is not among those of the readings, is refused.
+        """
+        events, column = self.events, self.events.column(by)
+        if len(events.columns) == 1:
+            raise TableError(f"{events.name} has the column {by!r} only. It should hold the times of the events too.")
+        timed = replace(self, events=replace(events, cells=events.cells.drop(columns=[by])))
+        times = list(timed._columns)
+        rest = replace(timed.events, cells=timed.events.cells[times], usual=timed._alike)
+        timed = replace(timed, events=rest)
+        timed.values()
+        known = np.isfinite(timed._values())
+        nameless = np.flatnonzero(known & column.missing)
+        if len(nameless):
+            raise TableError(f"{events.name}: Column {by!r}, row {nameless[0] + 1}: an event without a group. Name it.")
+        names = np.array([str(name) for name in column.cells], dtype=object)
+        for row in np.flatnonzero(known):
+            if names[row] not in groups:
+                close = difflib.get_close_matches(names[row], groups, n=1)
+                more = " and more" if len(groups) > SHOWN_GROUPS else ""
+                there = ", ".join(repr(name) for name in groups[:SHOWN_GROUPS])
+                hint = f"Did you mean {close[0]!r}?" if close else f"There is {there}{more}."
+                raise TableError(
+                    f"{events.name}: Column {by!r}, row {row + 1}: the table has no group {names[row]!r}. {hint}"
+                )
+        found = {name: np.flatnonzero(known & (names == name)) for name in groups}
+        return {name: rest.part(events.name, rows, times) for name, rows in found.items() if len(rows)}
 
-def _columns(events: Table, feature: Feature) -> tuple[str, ...]:
-    return feature.columns if set(feature.columns) <= set(events.columns) else (events.columns[0],)
+    def _values(self) -> Array:
+        """Values of the ordering feature for every event, NaN where there is none."""
+        try:
+            read = replace(self.events, usual={**self._alike, **self.events.usual})
+            return replace(self._feature, columns=self._columns).values(read)
+        except TableError as error:
+            raise TableError(f"{self.events.name}: {error}") from error
 
-
-def _alike(events: Table, table: Table, features: Sequence[Feature]) -> dict[str, Format]:
-    """How the columns of times are written in the table of readings, where the cells of the events do not tell."""
-    feature = features[needed_order(features)]
-    columns = _columns(events, feature)
-    return {name: table.column(theirs).format for name, theirs in zip(columns, feature.columns, strict=False)}
+    @property
+    def _alike(self) -> dict[str, Format]:
+        """How the columns of times are written in the table of readings, where the cells of the events do not tell."""
+        pairs = zip(self._columns, self._feature.columns, strict=False)
+        return {name: self.readings.column(theirs).format for name, theirs in pairs}

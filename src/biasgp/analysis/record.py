@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 import biasgp
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Rows, frame, spread
-from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, own_errors
-from biasgp.analysis.places import Axis, EpisodeRecord, axis_of, episode_columns, episodes, main_axis
+from biasgp.analysis.fitting import Fitted, Rows, spread
+from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, Judge
+from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.words import reach
 from biasgp.data.columns import Readings
+from biasgp.data.table import Table
 from biasgp.messages import duration, quantity
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.response import Identity
@@ -41,8 +42,6 @@ MAX_SENSORS = 12
 """Sensors of which a sentence is said."""
 MAX_EFFECTS = 12
 """Features whose effect is drawn."""
-DIGITS = 6
-"""Of the numbers in files: what is beyond says nothing, and makes files large."""
 GRID, TIME_GRID = 25, 60
 """Points at which an effect is drawn, of a number and of a time."""
 INNER = (0.01, 0.99)
@@ -120,6 +119,65 @@ class FitRecord:
         """What follows the name of a quantity that has the target's unit."""
         return f" ({self.unit})" if self.unit else ""
 
+    @classmethod
+    def of(cls, outcome: Analysis) -> FitRecord:
+        """What the page shows."""
+        readings, verdict, prediction = outcome.readings, outcome.verdict, outcome.prediction
+        shown, axis = np.flatnonzero(readings.kept), outcome.axis
+        points = Points(
+            row=shown + 1,
+            when=axis.places(shown),
+            y=readings.y[shown],
+            mean=prediction.mean[shown],
+            low=prediction.low[shown],
+            high=prediction.high[shown],
+            bias=verdict.bias[shown],
+            bias_std=verdict.bias_std[shown],
+            probability=verdict.probability[shown],
+            flagged=verdict.flagged[shown],
+            held_out=np.isin(shown, outcome.fitted.test_rows),
+            residual=outcome.residual[shown],
+            sensor=None if readings.sensors is None else readings.sensors.labels[shown],
+        )
+        of = (
+            "Residuals of the held-out readings that are not flagged, which the model has not seen."
+            if outcome.test
+            else "Residuals of the readings that are not flagged, each from a prediction without it."
+        )
+        return cls(
+            title=f"{readings.target}: which readings to trust",
+            target=readings.target,
+            unit=outcome.unit,
+            source=f"{outcome.table_name}, {len(readings.y):,} rows",
+            axis=replace(axis, values=axis.values[shown]),
+            points=points,
+            effects=tuple(
+                _effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
+                for j, words in enumerate(_reaches(outcome)[:MAX_EFFECTS])
+            ),
+            figures=_first_numbers(outcome),
+            sentences=tuple(_more_sentences(outcome)),
+            doubts=outcome.doubts,
+            remarks=tuple(remarks(outcome)),
+            residuals_of=of,
+            made=_made(outcome),
+            episodes=outcome.episode_records if outcome.settings.episodes else None,
+            notes=outcome.remarks_on_episodes,
+        )
+
+    def thinned(self, limit: int) -> Rows:
+        """Rows to draw, in the order of the axis: all of them, or every flagged one and others evenly."""
+        order = np.argsort(self.axis.values, kind="stable")
+        if len(order) <= limit:
+            return order
+        flagged = order[self.points.flagged[order]]
+        if len(flagged) > limit // 2:
+            flagged = flagged[np.linspace(0, len(flagged) - 1, limit // 2).astype(int)]
+        even = order[np.linspace(0, len(order) - 1, limit - len(flagged)).astype(int)]
+        chosen = np.zeros(len(order), dtype=bool)
+        chosen[flagged] = chosen[even] = True
+        return order[chosen[order]]
+
 
 def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect:
     """The average of f over rows at each grid point of the j-th feature, with its 95 % band."""
@@ -128,7 +186,7 @@ def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect
     n = TIME_GRID if feature.is_time else GRID
     grid = np.linspace(low, high, n)
     rows = spread(fitted.fit_rows, readings.X[fitted.fit_rows, 0], max(1, QUERIES // n))
-    others, k = frame(readings, rows), len(rows)
+    others, k = readings.frame(rows), len(rows)
     queries = pd.concat([others.assign(**{feature.name: value}) for value in grid], ignore_index=True)
     if isinstance(estimator.response_, Identity):
         means, covariance = estimator.predict(queries, return_cov=True)
@@ -140,7 +198,7 @@ def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect
         # Under a transform the average of intervals, which is somewhat wider, stands in for that of the average.
         lower, mean, upper = estimator.predict_quantiles(queries, LEVELS).reshape(n, k, 3).mean(axis=1).T
         ends = lower, upper
-    return Effect(axis_of(feature, grid), words, mean, *ends)
+    return Effect(Axis.of(feature, grid), words, mean, *ends)
 
 
 def sentences(outcome: Analysis) -> list[str]:
@@ -188,8 +246,7 @@ def _on_sensors(outcome: Analysis) -> list[str]:
     sensors = outcome.readings.sensors
     if sensors is None:
         return []
-    estimator, unit = outcome.fitted.estimator, outcome.unit
-    own = own_errors(estimator, outcome.readings)
+    own, unit = Judge(outcome.fitted.estimator, outcome.readings).own_errors, outcome.unit
     labels = sorted(set(sensors.labels[outcome.readings.kept]))
     lines = [f"The truth is what all of {sensors.column} share ({len(labels)} labels)."]
     for label in labels[:MAX_SENSORS]:
@@ -240,52 +297,6 @@ def _command(outcome: Analysis) -> str:
     return shlex.join(words)
 
 
-def fit_record(outcome: Analysis) -> FitRecord:
-    """What the page shows."""
-    readings, verdict, prediction = outcome.readings, outcome.verdict, outcome.prediction
-    shown, axis = np.flatnonzero(readings.kept), main_axis(readings)
-    points = Points(
-        row=shown + 1,
-        when=axis.places(shown),
-        y=readings.y[shown],
-        mean=prediction.mean[shown],
-        low=prediction.low[shown],
-        high=prediction.high[shown],
-        bias=verdict.bias[shown],
-        bias_std=verdict.bias_std[shown],
-        probability=verdict.probability[shown],
-        flagged=verdict.flagged[shown],
-        held_out=np.isin(shown, outcome.fitted.test_rows),
-        residual=outcome.residual[shown],
-        sensor=None if readings.sensors is None else readings.sensors.labels[shown],
-    )
-    of = (
-        "Residuals of the held-out readings that are not flagged, which the model has not seen."
-        if outcome.test
-        else "Residuals of the readings that are not flagged, each from a prediction without it."
-    )
-    return FitRecord(
-        title=f"{readings.target}: which readings to trust",
-        target=readings.target,
-        unit=outcome.unit,
-        source=f"{outcome.table_name}, {len(readings.y):,} rows",
-        axis=replace(axis, values=axis.values[shown]),
-        points=points,
-        effects=tuple(
-            _effect_of(outcome.fitted, readings, j, f"{words[0].upper()}{words[1:]}.")
-            for j, words in enumerate(_reaches(outcome)[:MAX_EFFECTS])
-        ),
-        figures=_first_numbers(outcome),
-        sentences=tuple(_more_sentences(outcome)),
-        doubts=outcome.doubts,
-        remarks=tuple(remarks(outcome)),
-        residuals_of=of,
-        made=_made(outcome),
-        episodes=episodes(outcome) if outcome.settings.episodes else None,
-        notes=outcome.remarks_on_episodes,
-    )
-
-
 def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     numbers = [
         ("readings used", f"{int(outcome.readings.kept.sum()):,}"),
@@ -293,7 +304,7 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
         ("noise of a reading", quantity(outcome.noise, outcome.unit)),
     ]
     if outcome.settings.episodes:
-        numbers.insert(2, ("episodes", f"{len(episodes(outcome)):,}"))
+        numbers.insert(2, ("episodes", f"{len(outcome.episode_records):,}"))
     times = [j for j, feature in enumerate(outcome.readings.features) if feature.is_time]
     if times:
         numbers.append(("the truth varies over about", duration(outcome.lengths[times[0]])))
@@ -319,7 +330,7 @@ def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
 
 def summary(outcome: Analysis) -> dict[str, Any]:
     """The same for machines."""
-    readings, verdict, axis = outcome.readings, outcome.verdict, main_axis(outcome.readings)
+    readings, verdict, axis = outcome.readings, outcome.verdict, outcome.axis
     rows = np.flatnonzero(outcome.flagged)
     columns = {
         "row": rows + 1,
@@ -355,7 +366,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         "doubts": list(outcome.doubts),
         "findings": [asdict(finding) for finding in outcome.findings],
         # None where they were not looked for.
-        "episodes": [each.plain() for each in episodes(outcome)] if outcome.settings.episodes else None,
+        "episodes": [each.plain() for each in outcome.episode_records] if outcome.settings.episodes else None,
         "notes": [
             asdict(note) | {"text": text} for note, text in zip(outcome.notes, outcome.remarks_on_episodes, strict=True)
         ],
@@ -369,28 +380,11 @@ def summary(outcome: Analysis) -> dict[str, Any]:
     }
 
 
-def cleaned(cells: pd.DataFrame, outcome: Analysis) -> pd.DataFrame:
+def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
     """Every row of the table, with what was found about it."""
     use = np.where(outcome.readings.kept, "judged only", "not used").astype(object)
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
     found = {"mean": outcome.prediction.mean, "std": outcome.prediction.std}
-    lasting = episode_columns(outcome) if outcome.settings.episodes else {}
-    return with_columns(cells, found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | lasting)
-
-
-def with_columns(cells: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
-    """A table with more columns; a name that is taken gets biasgp_ before it."""
-    taken = set(cells.columns)
-    renamed = {f"biasgp_{name}" if name in taken else name: values for name, values in columns.items()}
-    return cells.assign(**{name: _few_digits(values) for name, values in renamed.items()})
-
-
-def _few_digits(values: Any) -> Any:
-    """Numbers to a few digits; other values as they are."""
-    array = np.asarray(values)
-    if array.dtype.kind != "f":
-        return array
-    digits = DIGITS - 1 - np.floor(np.log10(np.where((array == 0.0) | ~np.isfinite(array), 1.0, np.abs(array))))
-    scale = 10.0 ** np.clip(digits, -300, 300)
-    return np.round(array * scale) / scale
+    lasting = outcome.episode_columns() if outcome.settings.episodes else {}
+    return table.with_columns(found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | lasting)

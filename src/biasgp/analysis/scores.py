@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import sem
 
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Rows, Settings, frame, make_estimator, split_rows
+from biasgp.analysis.fitting import Rows, Settings
 from biasgp.analysis.judging import LEVELS
 from biasgp.data.columns import Readings
 from biasgp.estimators.base import BaseGP
@@ -80,7 +80,7 @@ def cross_validate(
     announce: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> list[MethodScore]:
     """All methods on the same folds; best log density first."""
-    rows = split_rows(readings, settings[0]).fit
+    rows = settings[0].split(readings).fit
     folds = min(folds, len(rows) // FEWEST_PER_FOLD)
     if folds < 2:
         fewest = 2 * FEWEST_PER_FOLD
@@ -106,14 +106,14 @@ def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transfo
     folds, flagged, seconds = [], [], 0.0
     for i, test in enumerate(parts):
         train = np.concatenate([part for j, part in enumerate(parts) if j != i])
-        estimator = make_estimator(replace(settings, response=transforms.get(i, settings.response)))
+        estimator = replace(settings, response=transforms.get(i, settings.response)).estimator()
         began = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            estimator.fit(frame(readings, train), readings.y[train])
+            estimator.fit(readings.frame(train), readings.y[train])
         seconds += perf_counter() - began
         transforms[i] = estimator.response_.name
-        X, y = frame(readings, test), readings.y[test]
+        X, y = readings.frame(test), readings.y[test]
         low, median, high = estimator.predict_quantiles(X, LEVELS, include_noise=True).T
         densities = BaseGP.log_predictive_density(estimator, X, y), estimator.log_predictive_density(X, y)
         folds.append((np.abs(y - median), *densities, (y >= low) & (y <= high)))

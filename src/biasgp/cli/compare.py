@@ -41,7 +41,7 @@ def compare(
     force: options.Force = False,
 ) -> None:
     """Compare the methods on your own readings by cross-validation."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator
+    from biasgp.analysis.fitting import Selection, Settings
     from biasgp.analysis.scores import cross_validate
     from biasgp.cli.output import new_file
 
@@ -50,7 +50,7 @@ def compare(
     chosen = dict.fromkeys(name.strip() for name in given)
     settings = [Settings(name, response.value, kernel.value, 0.0, seed, max_rows) for name in chosen if name]
     for each in settings:
-        make_estimator(each)  # refuses what is no method before the table is read
+        each.estimator()  # refuses what is no method before the table is read
     marks = tuple(na or ())
     selection = Selection(table, target, features, marks, where, sep, encoding, None, decimal, day_first, header)
     readings = selection.readings(selection.table())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +15,10 @@ from biasgp.cli.options import Force, Seed, of_output
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pandas as pd
-
     from biasgp.analysis.judging import Analysis
-    from biasgp.data import Campaign, Gas
+    from biasgp.data import Gas
 
 EXAMPLE = "Example:  biasgp demo --gas no --out demo"
-START = "2026-06-01T00:00:00"
 FOUND_SHARE = 0.8
 """Of a fault's readings, flagged, from which it counts as found."""
 FAULT_WORDS = {"stuck": "stuck", "ramp": "drift until a service", "shift": "shift"}
@@ -54,10 +51,10 @@ def demo(
     with working("Simulating"):
         data = campaign(random_state=seed)
         truth: Gas = getattr(data, gas)
-        table = Table("the simulated campaign", campaign_table(data))
+        table = Table("the simulated campaign", data.table())
         # Zero air is no bias that lasts: what is read there has nothing to do with the weather.
         lasting = bool(truth.faults)
-        services = Table(SERVICES, _services_table(truth)) if lasting else None
+        services = Table(SERVICES, truth.log_book()) if lasting else None
     features = "time,temperature_c,humidity_pct"
     selection = Selection(TABLE, f"{gas}_ppb", features, flag_column=f"{gas}_flag")
     if lasting:
@@ -74,17 +71,14 @@ def demo(
     tell(outcome, out, time.perf_counter() - began)
     found = outcome.agreement
     say(f"Against the simulated truth: precision {found['precision']:.2f}, recall {found['recall']:.2f}.", style="bold")
-    say(*(f"  {line}" for line in against_faults(outcome, truth)))
+    say(*(f"  {line}" for line in _against_faults(outcome, truth)))
     say(f"The table is {out / TABLE}" + (f", the services are in {out / SERVICES}." if lasting else "."))
 
 
-def against_faults(outcome: Analysis, truth: Gas) -> Iterator[str]:
+def _against_faults(outcome: Analysis, truth: Gas) -> Iterator[str]:
     """For each simulated fault, whether it was found, and as what."""
     import numpy as np
 
-    from biasgp.analysis.places import main_axis
-
-    axis = main_axis(outcome.readings)
     for fault in truth.faults:
         rows = np.arange(fault.first, fault.stop)
         flagged = int(outcome.flagged[rows].sum())
@@ -92,39 +86,6 @@ def against_faults(outcome: Analysis, truth: Gas) -> Iterator[str]:
         kinds = [kind for kind, where in own if np.isin(where, rows).any()]
         verdict = "found" if flagged >= FOUND_SHARE * len(rows) else "missed"
         told = f" as {' and '.join(dict.fromkeys(kinds))}" if verdict == "found" and kinds else ""
-        (start,) = axis.places(rows[:1])
+        (start,) = outcome.axis.places(rows[:1])
         what = f"{FAULT_WORDS[fault.kind]}, {len(rows)} readings from {start}"
         yield f"{what}: {verdict}{told}, {flagged} of them flagged."
-
-
-def campaign_table(data: Campaign | None = None) -> pd.DataFrame:
-    """The campaign (seed 0 when left out) as a data logger would have written it, with the true outliers flagged."""
-    import numpy as np
-    import pandas as pd
-
-    from biasgp.data import campaign
-
-    data = campaign() if data is None else data
-    columns: dict[str, Any] = {
-        "time": _stamps(data.X[:, 0]),
-        "temperature_c": np.round(data.X[:, 1], 3),
-        "humidity_pct": np.round(data.X[:, 2], 3),
-    }
-    for name, gas in (("no", data.no), ("o3", data.o3), ("no2", data.no2)):
-        columns[f"{name}_ppb"] = np.round(gas.y, 4)
-        columns[f"{name}_flag"] = np.where(gas.is_outlier, "#", "")
-    return pd.DataFrame(columns)
-
-
-def _services_table(gas: Gas) -> pd.DataFrame:
-    """When somebody saw to the sensor, as a log book has it."""
-    import pandas as pd
-
-    return pd.DataFrame({"time": _stamps(gas.services)})
-
-
-def _stamps(hours: Any) -> Any:
-    import pandas as pd
-
-    times = pd.Timestamp(START) + pd.to_timedelta(hours, unit="h")
-    return times.strftime("%Y-%m-%dT%H:%M:%S")

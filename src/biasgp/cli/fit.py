@@ -69,7 +69,7 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.fitting import Selection, Settings, make_estimator
+    from biasgp.analysis.fitting import Selection, Settings
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
@@ -90,7 +90,7 @@ def fit(
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
-    make_estimator(settings)  # refuses options that the method has none of, before the table is read
+    settings.estimator()  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
@@ -120,9 +120,9 @@ def fit_into(
     folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
     """Fit, and write the four files."""
-    from biasgp.analysis.fitting import fit, split_rows
+    from biasgp.analysis.fitting import fit
     from biasgp.analysis.judging import examine
-    from biasgp.analysis.record import cleaned, fit_record, summary
+    from biasgp.analysis.record import FitRecord, cleaned, summary
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
     from biasgp.covariance.vecchia_posterior import PREDICTIONS
@@ -131,7 +131,7 @@ def fit_into(
     from biasgp.report.fit_page import fit_page
 
     with new_folder(folder, force=output.force) as stage:
-        split = split_rows(readings, settings)
+        split = settings.split(readings)
         by_neighbours = settings.scales and len(split.fit) > EXACT_UP_TO
         if not output.quiet:
             _announce(readings, split, by_neighbours)
@@ -147,8 +147,8 @@ def fit_into(
             outcome = examine(selection, settings, table.name, readings, fitted)
         with working("Writing the report", quiet=output.quiet):
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
-            (stage / "report.html").write_text(fit_page(fit_record(outcome), output.plotly), encoding="utf-8")
-            inert(cleaned(table.cells, outcome)).to_csv(stage / "cleaned.csv", index=False)
+            (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
+            inert(cleaned(table, outcome)).to_csv(stage / "cleaned.csv", index=False)
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome
@@ -197,7 +197,7 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     say(f"{outcome.table_name}: {outcome.readings.target} by {', '.join(outcome.readings.names)}", style="bold")
     say(*remarks(outcome), *sentences(outcome))
     if outcome.settings.episodes:
-        tell_episodes(outcome)
+        _tell_episodes(outcome)
     if outcome.flagged.any():
         _tell_flagged(outcome)
     say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
@@ -205,11 +205,9 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     say(f"The report is in {folder / 'report.html'}", style="bold")
 
 
-def tell_episodes(outcome: Analysis) -> None:
+def _tell_episodes(outcome: Analysis) -> None:
     """Biases that last, in the terminal, and what is unclear about them."""
-    from biasgp.analysis.places import episodes
-
-    found = sorted(episodes(outcome), key=lambda each: -each.log_odds)
+    found = sorted(outcome.episode_records, key=lambda each: -each.log_odds)
     more = len(found) - SHOWN_EPISODES
     say("Episodes, the most certain first" if found else "No episodes were found.", style="bold" if found else "")
     say(*(f"  {each.words}" for each in found[:SHOWN_EPISODES]))
@@ -225,16 +223,15 @@ def _tell_flagged(outcome: Analysis) -> None:
     from rich.text import Text
 
     from biasgp.analysis.judging import NORMAL_95
-    from biasgp.analysis.places import episode_columns, main_axis
     from biasgp.messages import printable
 
     # Those of an episode have been told already, and would fill the table.
-    inside = episode_columns(outcome)["episode"] != ""
+    inside = outcome.episode_columns()["episode"] != ""
     rows, verdict = np.flatnonzero(outcome.flagged & ~inside), outcome.verdict
     if not len(rows):
         return
     largest = rows[np.argsort(-np.abs(verdict.bias[rows]), kind="stable")[:SHOWN]]
-    axis = main_axis(outcome.readings)
+    axis = outcome.axis
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"

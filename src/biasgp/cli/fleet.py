@@ -33,7 +33,7 @@ def fit_fleet(
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
     from biasgp.data.columns import choose
-    from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups, split
+    from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups
     from biasgp.runner import StoreError
     from biasgp.staging import lock, sweep
 
@@ -45,7 +45,7 @@ def fit_fleet(
         raise WrongUseError(f"--scheduler: {error}. A cluster needs more: pip install 'biasgp[study]'.") from error
     table = selection.table()
     column = table.column(by)
-    groups = split(column.cells.where(~column.missing))
+    groups = FleetGroup.all_in(column.cells.where(~column.missing))
     if not groups:
         raise WrongUseError(f"Column {by!r} names no group: all its cells are empty.")
     rest = replace(table, cells=table.cells.drop(columns=[by]))  # what names the groups is no input
@@ -108,15 +108,15 @@ class _Services:
 
 def _services(events: Table | None, table: Table, features: Sequence[Feature], by: str, groups: list[str]) -> _Services:
     """Read once, since what cannot be read is wrong for every group."""
-    from biasgp.analysis.order import serviced, serviced_by_group
+    from biasgp.analysis.order import EventTable
 
     if events is None:
         return _Services()
     if by not in events.columns:
-        serviced(events, table, features)
+        EventTable(events, table, features).values()
         # Without the columns that were read, which cannot be sent to a worker.
         return _Services(replace(events))
-    found = serviced_by_group(events, table, features, by, groups)
+    found = EventTable(events, table, features).by_group(by, groups)
     remark(f"{events.name} has events of {len(found):,} of {len(groups):,} groups.")
     return _Services(by_group=found)
 

@@ -158,16 +158,13 @@ def _readings(table: Table, needs: _Needs) -> Readings:
 def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
     import numpy as np
 
-    from biasgp.analysis.fitting import frame
-    from biasgp.analysis.judging import LEVELS, judge_new, predict, reading_quantiles
-    from biasgp.analysis.record import with_columns
+    from biasgp.analysis.judging import LEVELS, Judge
 
-    X = frame(readings)
-    prediction = predict(saved.estimator, X)
-    noisy = np.full((2, len(X)), np.nan)
+    judge = Judge(saved.estimator, readings)
+    prediction, noisy = judge.prediction, np.full((2, len(table)), np.nan)
     ready = readings.complete if readings.sensors is None else readings.complete & readings.sensors.known
     if ready.any():
-        noisy[:, ready] = reading_quantiles(saved.estimator, X[ready], LEVELS[::2]).T
+        noisy[:, ready] = judge.reading_quantiles(ready, LEVELS[::2]).T
     columns: dict[str, Any] = {
         "mean": prediction.mean,
         "std": prediction.std,
@@ -177,5 +174,5 @@ def _predicted(table: Table, readings: Readings, saved: SavedModel) -> Any:
         "reading_high_95": noisy[1],
     }
     if np.isfinite(readings.y).any():
-        columns |= judge_new(saved.estimator, readings, prediction).columns(readings.y)
-    return with_columns(table.cells, columns)
+        columns |= judge.verdict().columns(readings.y)
+    return table.with_columns(columns)

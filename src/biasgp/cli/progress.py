@@ -24,7 +24,7 @@ LONG = 120.0
 @contextmanager
 def following(what: str, advice: str, *, quiet: bool = False) -> Iterator[None]:
     """Inside, fits and predictions show how much of them is left; `advice` is how to have it done sooner."""
-    from biasgp.watch import Ledger, Watch, watched
+    from biasgp.watch import Ledger, Watch
 
     if quiet:
         yield
@@ -32,7 +32,7 @@ def following(what: str, advice: str, *, quiet: bool = False) -> Iterator[None]:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     spinner = console.status(what) if console.is_terminal else None
     ledger = Ledger(_Teller(what, advice, console, spinner).hear)
-    with spinner or nullcontext(), watched(Watch(ledger=ledger)):
+    with spinner or nullcontext(), Watch(ledger=ledger):
         yield
 
 

@@ -76,9 +76,3 @@ class Engine(Protocol):
 
     def covariance(self, kernel: Kernel, noise: Array) -> Covariance:
         """K at these parameters."""
-
-
-def leave_one_out(K: Covariance, residual: Array) -> tuple[Array, Array]:
-    """Residual of each reading from the prediction without it, and that prediction's variance (noise included)."""
-    variance = 1.0 / K.inverse_diagonal()
-    return K.solve(residual) * variance, variance

@@ -9,13 +9,19 @@ reads too high for a while.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biasgp._typing import Array, Mask
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 N_RECORDS = 1400
 HOURS = 91 * 24
+START = "2026-06-01T00:00:00"
+"""Where tables of a campaign begin."""
 ZERO_AIR_RUNS = (15, 12, 10, 8)
 """Records in each run of zero air."""
 NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
@@ -35,7 +41,7 @@ PATH_TERMS = 60
 
 
 @dataclass(frozen=True)
-class Fault:
+class _Fault:
     """A bias that lasts: what an episode of it is called ("stuck", "ramp", "shift"), its first row, and its end."""
 
     kind: str
@@ -57,8 +63,14 @@ class Gas:
     f: Array
     is_outlier: Mask
     bias: Array
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[_Fault, ...] = ()
     services: tuple[float, ...] = ()
+
+    def log_book(self) -> pd.DataFrame:
+        """When somebody saw to the sensor, as a log book has it."""
+        import pandas as pd
+
+        return pd.DataFrame({"time": _stamps(self.services)})
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,20 @@ class Campaign:
     no2: Gas
 
     feature_names: tuple[str, str, str] = ("time_h", "temperature_c", "humidity_pct")
+
+    def table(self) -> pd.DataFrame:
+        """All of it as a data logger would have written it, with the true outliers flagged."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {
+            "time": _stamps(self.X[:, 0]),
+            "temperature_c": np.round(self.X[:, 1], 3),
+            "humidity_pct": np.round(self.X[:, 2], 3),
+        }
+        for name, gas in (("no", self.no), ("o3", self.o3), ("no2", self.no2)):
+            columns[f"{name}_ppb"] = np.round(gas.y, 4)
+            columns[f"{name}_flag"] = np.where(gas.is_outlier, "#", "")
+        return pd.DataFrame(columns)
 
 
 def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
@@ -91,6 +117,14 @@ def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
     (own,) = rng.spawn(1)
     no2 = 18.0 - 2.0 * warm + 3.0 * _wander(time, 60.0, own)
     return Campaign(X, no=no_gas, o3=o3_gas, no2=_faulty(time, no2, own))
+
+
+def _stamps(hours: Any) -> Any:
+    """Hours since the start as the text of times."""
+    import pandas as pd
+
+    times = pd.Timestamp(START) + pd.to_timedelta(hours, unit="h")
+    return times.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _wander(time: Array, hours: float, rng: np.random.Generator) -> Array:
@@ -128,7 +162,7 @@ def _faulty(time: Array, f: Array, rng: np.random.Generator) -> Gas:
     margin = third // MARGIN_SHARE
     lengths = {"stuck": STUCK_READINGS, "ramp": DRIFT_READINGS, "shift": SHIFT_READINGS}
     firsts = [i * third + int(rng.integers(margin, third - n - margin)) for i, n in enumerate(lengths.values())]
-    faults = tuple(Fault(kind, first, first + lengths[kind]) for kind, first in zip(lengths, firsts, strict=True))
+    faults = tuple(_Fault(kind, first, first + lengths[kind]) for kind, first in zip(lengths, firsts, strict=True))
     stuck, drift, shift = (slice(fault.first, fault.stop) for fault in faults)
     bias = np.zeros(len(f))
     since = time[drift] - time[drift.start - 1]

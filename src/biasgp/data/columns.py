@@ -106,6 +106,12 @@ class Readings:
         """Rows at which a prediction can be made."""
         return np.asarray(np.isfinite(self.X).all(axis=1))
 
+    def frame(self, rows: NDArray[np.intp] | Mask | slice = slice(None)) -> pd.DataFrame:
+        """Inputs of some rows, with their names; and their sensors, where there are several."""
+        inputs = pd.DataFrame(self.X[rows], columns=self.names)
+        sensors = self.sensors
+        return inputs if sensors is None else inputs.assign(**{sensors.column: sensors.labels[rows]})
+
 
 def _read_times(table: Table, columns: Sequence[str]) -> Times:
     """Times of one column, or of a date and a time of day."""

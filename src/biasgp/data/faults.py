@@ -47,6 +47,30 @@ class FaultScenario:
     resolution: float = 0.0
     times: str = "even"
 
+    def draw(self, *, random_state: int | np.random.Generator = 0) -> FaultySeries:
+        """One record."""
+        rng, n = np.random.default_rng(random_state), self.n
+        t = _times(self.times, n, rng)
+        f = _signal(self, t, rng)
+        y = f + self.noise * rng.standard_normal(n)
+        faults = tuple(_places(self, rng))
+        bias = np.zeros(n)
+        for first, stop in faults:
+            if self.kind == "stuck":
+                bias[first:stop], y[first:stop] = y[first] - y[first:stop], y[first]
+                continue
+            shape = np.arange(1, stop - first + 1) / (stop - first) if self.kind == "ramp" else 1.0
+            bias[first:stop] = rng.choice([-1.0, 1.0]) * self.size * self.noise * shape
+        is_outlier = np.zeros(n, dtype=bool)
+        single = np.flatnonzero(bias == 0.0)
+        is_outlier[rng.choice(single, round(self.outliers * len(single)), replace=False)] = True
+        bias[is_outlier] = SPIKE_SIZE * self.noise
+        y = y + (bias if self.kind != "stuck" else np.where(is_outlier, bias, 0.0))
+        if self.resolution:
+            step = self.resolution * self.noise
+            y = step * np.round(y / step)
+        return FaultySeries(t, y, f, bias, faults, is_outlier)
+
 
 @dataclass(frozen=True)
 class FaultySeries:
@@ -68,31 +92,6 @@ class FaultySeries:
         return clean & ~self.is_outlier
 
 
-def faulty_series(scenario: FaultScenario, *, random_state: int | np.random.Generator = 0) -> FaultySeries:
-    """One record of a scenario."""
-    rng, n = np.random.default_rng(random_state), scenario.n
-    t = _times(scenario.times, n, rng)
-    f = _signal(scenario, t, rng)
-    y = f + scenario.noise * rng.standard_normal(n)
-    faults = tuple(_places(scenario, rng))
-    bias = np.zeros(n)
-    for first, stop in faults:
-        if scenario.kind == "stuck":
-            bias[first:stop], y[first:stop] = y[first] - y[first:stop], y[first]
-            continue
-        shape = np.arange(1, stop - first + 1) / (stop - first) if scenario.kind == "ramp" else 1.0
-        bias[first:stop] = rng.choice([-1.0, 1.0]) * scenario.size * scenario.noise * shape
-    is_outlier = np.zeros(n, dtype=bool)
-    single = np.flatnonzero(bias == 0.0)
-    is_outlier[rng.choice(single, round(scenario.outliers * len(single)), replace=False)] = True
-    bias[is_outlier] = SPIKE_SIZE * scenario.noise
-    y = y + (bias if scenario.kind != "stuck" else np.where(is_outlier, bias, 0.0))
-    if scenario.resolution:
-        step = scenario.resolution * scenario.noise
-        y = step * np.round(y / step)
-    return FaultySeries(t, y, f, bias, faults, is_outlier)
-
-
 @dataclass(frozen=True)
 class TogetherScenario:
     """Co-located sensors that share a signal, one of which drifts by as smooth a path as the signal's.
@@ -107,9 +106,34 @@ class TogetherScenario:
     share: float = 0.5
     stays: bool = False
 
+    def draw(self, *, random_state: int | np.random.Generator = 0) -> _TogetherSeries:
+        """One record of each sensor; they are called A, B, C …"""
+        rng, record, k = np.random.default_rng(random_state), self.record, self.sensors
+        if not 1 <= k <= len(ascii_uppercase) or not 0.0 < self.share <= 1.0:
+            raise ValueError(f"A scenario has 1 to 26 sensors and a share of 0 to 1, got {k} and {self.share}.")
+        t = _times(record.times, record.n, rng)
+        f = _signal(record, t, rng)
+        length = max(2, round(self.share * record.n))
+        first = int(rng.integers(record.n - length + 1))
+        phase = (np.arange(length) + 0.5) / length
+        drift = np.zeros(record.n)
+        if self.stays:
+            drift[first:] = rng.choice([-1.0, 1.0])
+            drift[first : first + length] *= phase**2 * (3.0 - 2.0 * phase)
+        else:
+            drift[first : first + length] = _signal(record, t, rng)[:length] * np.sin(np.pi * phase) ** 2
+        which = int(rng.integers(k))
+        bias = np.zeros((k, record.n))
+        bias[which] = self.size * record.noise * drift / np.abs(drift).max()
+        y = f + bias + record.noise * rng.standard_normal(bias.shape)
+        names = np.array(list(ascii_uppercase[:k]))
+        return _TogetherSeries(
+            np.tile(t, k), np.repeat(names, record.n), y.ravel(), np.tile(f, k), bias.ravel(), str(names[which])
+        )
+
 
 @dataclass(frozen=True)
-class TogetherSeries:
+class _TogetherSeries:
     """Readings y of all sensors at times t, sensor after sensor; the truth f, each bias, and the one that drifts."""
 
     t: Array
@@ -118,32 +142,6 @@ class TogetherSeries:
     f: Array
     bias: Array
     drifting: str
-
-
-def together_series(scenario: TogetherScenario, *, random_state: int | np.random.Generator = 0) -> TogetherSeries:
-    """One record of each sensor of a scenario; they are called A, B, C …"""
-    rng, record, k = np.random.default_rng(random_state), scenario.record, scenario.sensors
-    if not 1 <= k <= len(ascii_uppercase) or not 0.0 < scenario.share <= 1.0:
-        raise ValueError(f"A scenario has 1 to 26 sensors and a share of 0 to 1, got {k} and {scenario.share}.")
-    t = _times(record.times, record.n, rng)
-    f = _signal(record, t, rng)
-    length = max(2, round(scenario.share * record.n))
-    first = int(rng.integers(record.n - length + 1))
-    phase = (np.arange(length) + 0.5) / length
-    drift = np.zeros(record.n)
-    if scenario.stays:
-        drift[first:] = rng.choice([-1.0, 1.0])
-        drift[first : first + length] *= phase**2 * (3.0 - 2.0 * phase)
-    else:
-        drift[first : first + length] = _signal(record, t, rng)[:length] * np.sin(np.pi * phase) ** 2
-    which = int(rng.integers(k))
-    bias = np.zeros((k, record.n))
-    bias[which] = scenario.size * record.noise * drift / np.abs(drift).max()
-    y = f + bias + record.noise * rng.standard_normal(bias.shape)
-    names = np.array(list(ascii_uppercase[:k]))
-    return TogetherSeries(
-        np.tile(t, k), np.repeat(names, record.n), y.ravel(), np.tile(f, k), bias.ravel(), str(names[which])
-    )
 
 
 def _times(kind: str, n: int, rng: np.random.Generator) -> Array:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +21,13 @@ from biasgp.data.numbers import COMMA, POINT
 from biasgp.data.parquet import read_parquet
 from biasgp.messages import TableError, clip
 
-__all__ = ["Format", "ReadOptions", "Table", "TableError", "read_table"]
+__all__ = ["Format", "ReadOptions", "Table", "TableError"]
 
 DECIMALS = {"point": POINT, "dot": POINT, "period": POINT, ".": POINT, "comma": COMMA, ",": COMMA}
 SHOWN_COLUMNS = 12
 """Columns that a refusal lists."""
+DIGITS = 6
+"""Of the numbers in files: what is beyond says nothing, and makes files large."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,29 @@ class Table:
     usual: Mapping[str, Format] = field(default_factory=dict)
     nameless: frozenset[str] = frozenset()
     _read: dict[str, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, source: str | Path, options: ReadOptions | None = None) -> Table:
+        """Read a table from a file, or from standard input with "-"."""
+        options = options or ReadOptions()
+        decimal = "" if options.decimal is None else DECIMALS.get(options.decimal.strip().lower())
+        if decimal is None:
+            raise TableError(f"--decimal must be point or comma, got {options.decimal!r}.")
+        given = Format(decimal, options.day_first)
+        name = "standard input" if str(source) == "-" else Path(source).name
+        data = sys.stdin.buffer.read() if str(source) == "-" else _bytes_of(Path(source))
+        if not data.strip():
+            raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
+        if data[:4] == b"PAR1":
+            table = cls(name, read_parquet(data, name), options.na, given)
+        else:
+            cells, nameless = read_cells(data, name, options.sep, options.encoding, options.header)
+            table = cls(name, cells, options.na, given, nameless=nameless)
+            if options.header is None:
+                _refuse_reading_as_header(table)
+        if len(table) == 0:
+            raise TableError(f"{name} has a header but no rows.")
+        return table
 
     @property
     def columns(self) -> list[str]:
@@ -98,6 +124,12 @@ class Table:
         cells = self.cells.iloc[rows].reset_index(drop=True)
         return replace(self, name=name, cells=cells, usual={**self.usual, **self.formats(columns)})
 
+    def with_columns(self, columns: dict[str, Any]) -> pd.DataFrame:
+        """The cells with more columns; a name that is taken gets biasgp_ before it."""
+        taken = set(self.columns)
+        renamed = {f"biasgp_{name}" if name in taken else name: values for name, values in columns.items()}
+        return self.cells.assign(**{name: _few_digits(values) for name, values in renamed.items()})
+
     def rows_where(self, expression: str) -> Mask:
         """Rows for which a condition on the columns holds; `biasgp.data.where` describes its language."""
         # Imported here, as that module needs this one.
@@ -106,27 +138,14 @@ class Table:
         return rows_where(self, expression)
 
 
-def read_table(source: str | Path, options: ReadOptions | None = None) -> Table:
-    """Read a table from a file, or from standard input with "-"."""
-    options = options or ReadOptions()
-    decimal = "" if options.decimal is None else DECIMALS.get(options.decimal.strip().lower())
-    if decimal is None:
-        raise TableError(f"--decimal must be point or comma, got {options.decimal!r}.")
-    given = Format(decimal, options.day_first)
-    name = "standard input" if str(source) == "-" else Path(source).name
-    data = sys.stdin.buffer.read() if str(source) == "-" else _bytes_of(Path(source))
-    if not data.strip():
-        raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
-    if data[:4] == b"PAR1":
-        table = Table(name, read_parquet(data, name), options.na, given)
-    else:
-        cells, nameless = read_cells(data, name, options.sep, options.encoding, options.header)
-        table = Table(name, cells, options.na, given, nameless=nameless)
-        if options.header is None:
-            _refuse_reading_as_header(table)
-    if len(table) == 0:
-        raise TableError(f"{name} has a header but no rows.")
-    return table
+def _few_digits(values: Any) -> Any:
+    """Numbers to a few digits; other values as they are."""
+    array = np.asarray(values)
+    if array.dtype.kind != "f":
+        return array
+    digits = DIGITS - 1 - np.floor(np.log10(np.where((array == 0.0) | ~np.isfinite(array), 1.0, np.abs(array))))
+    scale = 10.0 ** np.clip(digits, -300, 300)
+    return np.round(array * scale) / scale
 
 
 def _refuse_reading_as_header(table: Table) -> None:

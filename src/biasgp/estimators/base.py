@@ -18,7 +18,7 @@ from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
-from biasgp.estimators.categories import at_no_label
+from biasgp.estimators.categories import Categories
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
@@ -213,7 +213,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _refuse_nothing_shared(self, bound: Kernel, X: Array) -> None:
         """Refuse a kernel by which nothing is left of f where there is no label."""
-        if not (bound.diag(at_no_label(X, self.category_columns_)) > 0.0).any():
+        if not (bound.diag(Categories(self.category_columns_).at_no_label(X)) > 0.0).any():
             raise ValueError(
                 "By this kernel the labels have nothing in common that could be predicted. Add a kernel without Same, "
                 "as in Matern32() + Same('sensor') * Matern32()."
@@ -223,7 +223,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The model with the errors of its own that each label has counted as biases, where there are labels."""
         if not self.category_columns_:
             return model
-        return with_own_errors(model, problem, at_no_label(problem.X, self.category_columns_))
+        return with_own_errors(model, problem, Categories(self.category_columns_).at_no_label(problem.X))
 
     def _concluded(self, model: FitResult, response: ScaledResponse, expired: bool) -> Self:
         """The attributes of a fit are set, and what there is to say about it is said."""

@@ -45,67 +45,70 @@ class CategoryColumn:
         return np.array([places.get(text, float(len(own))) for text in texts])
 
 
-def coded(X: Any, columns: Sequence[Column], reference: str | None) -> tuple[Any, tuple[CategoryColumn, ...]]:
-    """X of a fit with labels as codes, and the columns that hold them; `reference` is a label of one of them."""
-    if not columns:
-        if reference is not None:
-            raise ValueError(
-                f"reference={reference!r} names a sensor, but no kernel says which column that is: use Same, as in "
-                "Matern32() + Same('sensor') * Matern32()."
-            )
-        return X, ()
-    table = _table(X)
-    names = [str(name) for name in table.columns] if hasattr(table, "columns") else None
-    found = {}
-    for column in columns:
-        j = _place(column, table.shape[1], names)
-        texts = _texts(table, j, names)
-        found[CategoryColumn(j, tuple(sorted(set(texts))))] = texts
-    of = _holds_reference(list(found), reference, names)
-    told = {CategoryColumn(c.index, c.labels, reference if c is of else None): texts for c, texts in found.items()}
-    return replaced(table, {c.index: c.codes(texts) for c, texts in told.items()}), tuple(told)
+@dataclass(frozen=True)
+class Categories:
+    """All columns of labels of a fit."""
 
+    columns: tuple[CategoryColumn, ...]
 
-def coded_as(X: Any, fitted: Sequence[CategoryColumn], *, shared: bool) -> Any:
-    """X with the codes of a fit; with `shared`, at no label, where f is what all of them share."""
-    if not fitted:
+    @classmethod
+    def of(cls, X: Any, columns: Sequence[Column], reference: str | None) -> tuple[Any, Categories]:
+        """X of a fit with labels as codes, and the columns that hold them; `reference` is a label of one of them."""
+        if not columns:
+            if reference is not None:
+                raise ValueError(
+                    f"reference={reference!r} names a sensor, but no kernel says which column that is: use Same, as in "
+                    "Matern32() + Same('sensor') * Matern32()."
+                )
+            return X, cls(())
+        table = _table(X)
+        names = _names(table)
+        found = {}
+        for column in columns:
+            j = _place(column, table.shape[1], names)
+            texts = _texts(table, j, names)
+            found[CategoryColumn(j, tuple(sorted(set(texts))))] = texts
+        of = _holds_reference(list(found), reference, names)
+        told = {CategoryColumn(c.index, c.labels, reference if c is of else None): texts for c, texts in found.items()}
+        return replaced(table, {c.index: c.codes(texts) for c, texts in told.items()}), cls(tuple(told))
+
+    def coded(self, X: Any, *, shared: bool) -> Any:
+        """X with the codes of the fit; with `shared`, at no label, where f is what all of them share."""
+        if not self.columns:
+            return X
+        table = _table(X)
+        names = _names(table)
+        if any(column.index >= table.shape[1] for column in self.columns):
+            return X  # its width is refused later on
+        codes = {
+            column.index: np.full(len(table), _NONE) if shared else column.codes(_texts(table, column.index, names))
+            for column in self.columns
+        }
+        return replaced(table, codes)
+
+    def at_no_label(self, X: Array) -> Array:
+        """Coded points where f is what all labels share."""
+        X = X.copy()
+        X[:, [column.index for column in self.columns]] = _NONE
         return X
-    table = _table(X)
-    names = [str(name) for name in table.columns] if hasattr(table, "columns") else None
-    if any(column.index >= table.shape[1] for column in fitted):
-        return X  # its width is refused later on
-    codes = {
-        column.index: np.full(len(table), _NONE) if shared else column.codes(_texts(table, column.index, names))
-        for column in fitted
-    }
-    return replaced(table, codes)
 
+    def series(self, X: Array) -> Any:
+        """A number for each sensor at coded points, −1 for the reference; None where there are no labels."""
+        if not self.columns:
+            return None
+        codes = X[:, [column.index for column in self.columns]]
+        series = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
+        referred = [k for k, column in enumerate(self.columns) if column.reference is not None]
+        return np.where((codes[:, referred] < 0.0).any(axis=1), -1, series)
 
-def at_no_label(X: Array, fitted: Sequence[CategoryColumn]) -> Array:
-    """Coded points where f is what all labels share."""
-    X = X.copy()
-    X[:, [column.index for column in fitted]] = _NONE
-    return X
-
-
-def series_of(X: Array, fitted: Sequence[CategoryColumn]) -> Any:
-    """A number for each sensor at coded points, −1 for the reference; None where there are no labels."""
-    if not fitted:
-        return None
-    codes = X[:, [column.index for column in fitted]]
-    series = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1)
-    referred = [k for k, column in enumerate(fitted) if column.reference is not None]
-    return np.where((codes[:, referred] < 0.0).any(axis=1), -1, series)
-
-
-def sensor_at(row: Array, fitted: Sequence[CategoryColumn]) -> str:
-    """The labels of a coded point that was in fit."""
-    found = []
-    for column in fitted:
-        code = int(row[column.index])
-        own = [label for label in column.labels if label != column.reference]
-        found.append(own[code] if code >= 0 else str(column.reference))
-    return ", ".join(found)
+    def sensor_at(self, row: Array) -> str:
+        """The labels of a coded point that was in fit."""
+        found = []
+        for column in self.columns:
+            code = int(row[column.index])
+            own = [label for label in column.labels if label != column.reference]
+            found.append(own[code] if code >= 0 else str(column.reference))
+        return ", ".join(found)
 
 
 def _table(X: Any) -> Any:
@@ -115,6 +118,10 @@ def _table(X: Any) -> Any:
     if table.ndim != 2 if isinstance(table, np.ndarray) else False:
         raise ValueError(f"X must have rows and columns, of which one holds labels; got {table.ndim} dimensions.")
     return table
+
+
+def _names(table: Any) -> list[str] | None:
+    return [str(name) for name in table.columns] if hasattr(table, "columns") else None
 
 
 def _place(column: Column, width: int, names: Sequence[str] | None) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from biasgp.watch import Watch, watched
+from biasgp.watch import Watch
 
 LOGGER = logging.getLogger("biasgp")
 WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
@@ -22,7 +22,7 @@ benchmarks/command.py --counts."""
 def watching(max_time: float | None, verbose: bool) -> Iterator[Watch]:
     """A fit inside ends after max_time seconds with its best so far, and shows where it stands if verbose."""
     deadline = np.inf if max_time is None else time.monotonic() + max_time
-    with _listener(verbose) as listener, watched(Watch(deadline, listener)) as watch:
+    with _listener(verbose) as listener, Watch(deadline, listener) as watch:
         yield watch
 
 

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array, Mask
 from biasgp.estimators.base import LargeGP
-from biasgp.estimators.categories import sensor_at, series_of
+from biasgp.estimators.categories import Categories
 from biasgp.estimators.episode_notes import in_users_units, notes
 from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import Episode, Ordering, stuck_runs
+from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
@@ -122,7 +122,7 @@ class SparseBiasGP(LargeGP):
 
         def named(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
             firsts = [problem.X[each.rows[0]] for each in episodes]
-            sensors = [sensor_at(row, self.category_columns_) for row in firsts]
+            sensors = list(map(Categories(self.category_columns_).sensor_at, firsts))
             return tuple(replace(each, sensor=sensor) for each, sensor in zip(episodes, sensors, strict=True))
 
         return replace(found, episodes=named(found.episodes), alternatives=tuple(map(named, found.alternatives)))
@@ -130,8 +130,8 @@ class SparseBiasGP(LargeGP):
     def _tells_of_f(self, X: Array, y: Array) -> Mask:
         told, column = super()._tells_of_f(X, y), self._order_column()
         if column is not None:
-            ordering = Ordering(X[:, column], series=series_of(X, self.category_columns_))
-            told[[row for episode in stuck_runs(ordering, y) for row in episode.rows]] = False
+            ordering = Ordering(X[:, column], series=Categories(self.category_columns_).series(X))
+            told[[row for episode in ordering.stuck_runs(y) for row in episode.rows]] = False
         return told
 
     def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:
@@ -142,7 +142,7 @@ class SparseBiasGP(LargeGP):
                 raise ValueError("events are values of the ordering column: say which one it is with order=.")
             return None
         serviced = None if events is None else check_events(events, self.time_columns_, column)
-        return Ordering(problem.X[:, column], serviced, series=series_of(problem.X, self.category_columns_))
+        return Ordering(problem.X[:, column], serviced, series=Categories(self.category_columns_).series(problem.X))
 
     def _order_column(self) -> int | None:
         """The index of the ordering column, if there is one."""

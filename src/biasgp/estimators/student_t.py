@@ -18,7 +18,7 @@ from biasgp.estimators.validation import check_choice, check_number, check_query
 from biasgp.models import student_t
 from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
-from biasgp.models.t_noise import StudentT, StudentTNoiseFit, tilt
+from biasgp.models.t_noise import StudentT, StudentTNoiseFit
 from biasgp.response import ScaledResponse
 
 MAX_NU = 1e6
@@ -102,7 +102,7 @@ class StudentTNoiseGP(BaseGP):
         total = np.full(len(z), -np.inf)
         with blas_threads_for(len(self._posterior.X)):
             for t, posterior in self._draws_of_noise():
-                total, n = np.logaddexp(total, tilt(t, z, *posterior.mean_and_variance(array)).log_normaliser), n + 1
+                total, n = np.logaddexp(total, t.tilt(z, *posterior.mean_and_variance(array)).log_normaliser), n + 1
         return np.asarray(total - np.log(n) + self._scaling.log_slope(readings))
 
     def _draws_of_noise(self) -> Iterator[tuple[StudentT, Posterior]]:

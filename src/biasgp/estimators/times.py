@@ -75,16 +75,6 @@ def in_seconds(X: Any, fitted: Sequence[TimeColumn] = ()) -> tuple[Any, tuple[Ti
     return (replaced(table, {time.index: values for time, values in found.items()}) if found else X), tuple(found)
 
 
-def refuse_other_clocks(fitted: Sequence[TimeColumn], found: Sequence[TimeColumn], names: Sequence[str] | None) -> None:
-    """Refuse a column that holds times of another kind than in fit, or none."""
-    before, now = ({time.index: time.clock for time in columns} for columns in (fitted, found))
-    for j in sorted(before.keys() | now.keys()):
-        if before.get(j) != now.get(j):
-            held, holds = (CLOCKS.get(clocks.get(j, ""), "no times") for clocks in (before, now))
-            column = j if names is None else repr(names[j])
-            raise ValueError(f"X, column {column}, held {held} in fit and holds {holds} here. Pass the same kind.")
-
-
 def as_table(X: Any) -> Any:
     """A frame as it is, other inputs that may hold times as a matrix; None for those that cannot."""
     if isinstance(X, list | tuple):

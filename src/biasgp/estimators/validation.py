@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
 from biasgp._typing import Array
-from biasgp.estimators.categories import coded, coded_as
-from biasgp.estimators.times import TimeColumn, in_seconds, refuse_other_clocks
+from biasgp.estimators.categories import Categories
+from biasgp.estimators.times import CLOCKS, TimeColumn, in_seconds
 from biasgp.kernels import as_kernel
 from biasgp.response import SMALLEST, is_constant, robust_spread
 
@@ -32,10 +32,10 @@ def check_training(estimator: Any, X: Any, y: Any, noise_variance: Any) -> tuple
     if numbers is not None:
         _refuse_unless_finite(numbers.ravel(), "y")
     labelled = () if estimator.kernel is None else as_kernel(estimator.kernel).category_columns
-    X, categories = coded(_unmasked(X), labelled, getattr(estimator, "reference", None))
+    X, categories = Categories.of(_unmasked(X), labelled, getattr(estimator, "reference", None))
     X, times = in_seconds(X)
     X_array, y_array = _validated(estimator, X, numbers, y_numeric=True, ensure_min_samples=MIN_READINGS)
-    estimator.time_columns_, estimator.category_columns_ = times, categories
+    estimator.time_columns_, estimator.category_columns_ = times, categories.columns
     _check_finite(X_array, column_names(estimator), times)
     ranges = np.ptp(X_array, axis=0)
     for j in np.flatnonzero((ranges > 0.0) & (ranges < SMALLEST_RANGE)).tolist():  # a constant column is allowed
@@ -116,12 +116,24 @@ def _number(value: Any) -> float:
 def check_query(estimator: Any, X: Any, *, shared: bool = True) -> Array:
     """X to predict at, with the columns of fit; with `shared`, for f, which has no labels."""
     fitted = getattr(estimator, "time_columns_", ())  # models of earlier versions have none
-    X = coded_as(_unmasked(X), getattr(estimator, "category_columns_", ()), shared=shared)
+    X = Categories(getattr(estimator, "category_columns_", ())).coded(_unmasked(X), shared=shared)
     X, times = in_seconds(X, fitted)
     array = np.asarray(_validated(estimator, X, reset=False))
-    refuse_other_clocks(fitted, times, column_names(estimator))
+    _refuse_other_clocks(fitted, times, column_names(estimator))
     _check_finite(array, column_names(estimator), times)
     return array
+
+
+def _refuse_other_clocks(
+    fitted: Sequence[TimeColumn], found: Sequence[TimeColumn], names: Sequence[str] | None
+) -> None:
+    """Refuse a column that holds times of another kind than in fit, or none."""
+    before, now = ({time.index: time.clock for time in columns} for columns in (fitted, found))
+    for j in sorted(before.keys() | now.keys()):
+        if before.get(j) != now.get(j):
+            held, holds = (CLOCKS.get(clocks.get(j, ""), "no times") for clocks in (before, now))
+            column = j if names is None else repr(names[j])
+            raise ValueError(f"X, column {column}, held {held} in fit and holds {holds} here. Pass the same kind.")
 
 
 def check_readings(y: Any, X: Any) -> Array:

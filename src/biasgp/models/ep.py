@@ -20,7 +20,7 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.signed import SignedFactor
-from biasgp.models.t_noise import StudentT, Tilted, tilt
+from biasgp.models.t_noise import StudentT, Tilted
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class ExpectationPropagation:
         cavity = marginals - self.fraction * sites
         if not np.all(cavity[1] * self.C.diagonal() > self.policy.min_cavity_precision):
             return None
-        tilted = tilt(self.t, self.y, cavity[0] / cavity[1], 1.0 / cavity[1], self.fraction)
+        tilted = self.t.tilt(self.y, cavity[0] / cavity[1], 1.0 / cavity[1], self.fraction)
         inner = -0.5 * factor.logdet + 0.5 * float(mean @ shift)
         inner += (float(tilted.log_normaliser.sum()) + _log_partition(cavity)) / self.fraction
         log_evidence = inner - _log_partition(marginals) / self.fraction

@@ -192,6 +192,15 @@ class Ordering:
         """A shift that lasts to the end of the record is a step."""
         return STEP if kind == SHIFT and stop == self._ends[first] else kind
 
+    def stuck_runs(self, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
+        """Runs of equal readings that are too long for chance, in each series on its own."""
+        found = []
+        for begin, end in self.bounds:
+            rows = self.rows_of(Run(STUCK, begin, end))
+            if self.series[rows[0]] >= 0:
+                found += _stuck_in(rows, y, self.prior, repeats_expected)
+        return found
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -221,16 +230,6 @@ class Episode:
     bias: float = np.nan
     bias_std: float = np.nan
     sensor: str = ""
-
-
-def stuck_runs(ordering: Ordering, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
-    """Runs of equal readings that are too long for chance, in each series on its own."""
-    found = []
-    for begin, end in ordering.bounds:
-        rows = ordering.rows_of(Run(STUCK, begin, end))
-        if ordering.series[rows[0]] >= 0:
-            found += _stuck_in(rows, y, ordering.prior, repeats_expected)
-    return found
 
 
 def _stuck_in(rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float) -> list[Episode]:

@@ -17,7 +17,7 @@ from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.covariance.neighbours import Nearness
 from biasgp.covariance.posterior import PartialPosterior
-from biasgp.covariance.protocol import Engine, Posterior, leave_one_out
+from biasgp.covariance.protocol import Engine, Posterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.covariance.vecchia_posterior import NeighbourSurroundings, VecchiaPosterior
@@ -192,8 +192,9 @@ class _EngineSurroundings:
         """Mean and variance of f at each reading given the usable others."""
         mean, variance = np.empty(len(y)), np.empty(len(y))
         K = self.strategy.engine(kernel, self.X[usable]).covariance(kernel, noise[usable])
-        residual, spread = leave_one_out(K, y[usable])
-        mean[usable], variance[usable] = y[usable] - residual, np.maximum(spread - noise[usable], 0.0)
+        spread = 1.0 / K.inverse_diagonal()  # variance of each reading given the others
+        mean[usable] = y[usable] - K.solve(y[usable]) * spread
+        variance[usable] = np.maximum(spread - noise[usable], 0.0)
         if not usable.all():
             mean[~usable], variance[~usable] = K.posterior(y[usable]).mean_and_variance(self.X[~usable])
         return mean, variance

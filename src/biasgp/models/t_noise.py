@@ -86,6 +86,36 @@ def robust_start(problem: Problem, max_iter: int) -> tuple[constant_bias.Constan
 
 
 @dataclass(frozen=True)
+class _Quadrature:
+    """The trapezoid rule over s."""
+
+    log_tail: float = 28.0  # the integrand is cut where it has fallen by e^−28 (1e-12) from a point inside
+    step: float = 0.5  # spacing of the nodes in units of a bump's width: the rule's error is then below 1e-8
+    max_entries: int = 2**18  # nodes of all readings that are held in memory at a time (2 MiB)
+
+
+QUADRATURE = _Quadrature()
+NEWTON_STEPS, KEPT_WIDTHS = 20, 16
+"""Steps after which the widths of the integrand are exact to rounding, and how many of them are kept: they change with
+ν and the fraction alone."""
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """N(f; mean, variance) · t(y | f)^η, normalised: log of its normaliser, its moments of f, and more.
+
+    `by_log_scale2` and `by_log_nu` are E ∂log t(y | f)/∂·, `weight` is E (ν + 1)/(ν + (y − f)²/σ²).
+    """
+
+    log_normaliser: Array
+    mean: Array
+    variance: Array
+    by_log_scale2: Array
+    by_log_nu: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
 class StudentT:
     """A t of scale² and ν degrees of freedom."""
 
@@ -128,6 +158,49 @@ class StudentT:
         """Variances, in units of σ², of the Gaussians of which the t is a mixture, given errors e."""
         return np.asarray((self.nu + e**2 / self.scale2) / rng.chisquare(self.nu + 1.0, len(e)))
 
+    def tilt(
+        self, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: _Quadrature = QUADRATURE
+    ) -> Tilted:
+        """The tilted distributions of cavities N(mean, variance) under readings y and the t to the power `fraction`."""
+        kappa, unit = 0.5 * fraction * (self.nu + 1.0), 0.5 * self.nu * self.scale2
+        residual = y - mean
+        a, b = variance / unit, residual**2 / unit
+        # Nodes lie between the s where the integrand, log of it κs − w − ½log(1 + aw) − ½bw/(1 + aw), is negligible.
+        # All terms but the first fall with w, so above log κ it falls at least as κs − w does; and they fall no faster
+        # than (1 + (a + b)/2)w, whose mode bounds it from below likewise.
+        below, above = _widths(rule.log_tail / kappa)
+        low, high = np.log(kappa / (1.0 + 0.5 * (a + b))) - below, float(np.log(kappa)) + above
+        count = 2 + int((high - low.min(initial=high - 1.0)) * np.sqrt(max(kappa, 1.0)) / rule.step)
+        rows = max(1, rule.max_entries // count)
+        if rows < len(y):
+            chunks = (slice(start, start + rows) for start in range(0, len(y), rows))
+            parts = [self.tilt(y[some], mean[some], variance[some], fraction, rule) for some in chunks]
+            return Tilted(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Tilted)})
+        step = (high - low) / (count - 1)
+        s = low[:, None] + step[:, None] * np.arange(count)
+        w = np.exp(s)
+        stretch = 1.0 / (1.0 + a[:, None] * w)  # Var(f | w) over the cavity's variance
+        pulled = b[:, None] * w * stretch
+        exponent = kappa * s - w + 0.5 * np.log(stretch) - 0.5 * pulled
+        top = exponent.max(axis=1)
+        weights = np.exp(exponent - top[:, None])
+        total = weights.sum(axis=1)
+        weights /= total[:, None]
+        gain = 1.0 - stretch
+        mean_gain = (weights * gain).sum(axis=1)
+        gain -= mean_gain[:, None]
+        by_scale2 = 0.5 * (mean_gain + (weights * pulled * stretch).sum(axis=1)) / fraction - 0.5
+        drift = psi(0.5 * (self.nu + 1.0)) - psi(0.5 * self.nu) + (weights * s).sum(axis=1) - psi(kappa)
+        return Tilted(
+            log_normaliser=fraction * self.log_peak - gammaln(kappa) + top + np.log(total * step),
+            mean=mean + residual * mean_gain,
+            # (1 minus the mean gain would be 0 where the cavity is wider than the t by more digits than there are.)
+            variance=variance * (weights * stretch).sum(axis=1) + residual**2 * (weights * gain**2).sum(axis=1),
+            by_log_scale2=by_scale2,
+            by_log_nu=by_scale2 + 0.5 * self.nu * drift,
+            weight=(self.nu + 1.0) / (self.nu * kappa) * (weights * w).sum(axis=1),
+        )
+
 
 def exceedance(mean: Array, spread: Array, limit: float) -> tuple[Array, Array]:
     """For e ~ N(mean, spread²): P(|e| > limit), and E of e where that is so and 0 where it is not."""
@@ -136,80 +209,6 @@ def exceedance(mean: Array, spread: Array, limit: float) -> tuple[Array, Array]:
     outside = ndtr(low) + ndtr(-high)
     density = np.exp(-0.5 * np.stack([low, high]) ** 2) / np.sqrt(2.0 * np.pi)
     return outside, mean * outside + spread * (density[1] - density[0])
-
-
-@dataclass(frozen=True)
-class Tilted:
-    """N(f; mean, variance) · t(y | f)^η, normalised: log of its normaliser, its moments of f, and more.
-
-    `by_log_scale2` and `by_log_nu` are E ∂log t(y | f)/∂·, `weight` is E (ν + 1)/(ν + (y − f)²/σ²).
-    """
-
-    log_normaliser: Array
-    mean: Array
-    variance: Array
-    by_log_scale2: Array
-    by_log_nu: Array
-    weight: Array
-
-
-@dataclass(frozen=True)
-class _Quadrature:
-    """The trapezoid rule over s."""
-
-    log_tail: float = 28.0  # the integrand is cut where it has fallen by e^−28 (1e-12) from a point inside
-    step: float = 0.5  # spacing of the nodes in units of a bump's width: the rule's error is then below 1e-8
-    max_entries: int = 2**18  # nodes of all readings that are held in memory at a time (2 MiB)
-
-
-QUADRATURE = _Quadrature()
-NEWTON_STEPS, KEPT_WIDTHS = 20, 16
-"""Steps after which the widths of the integrand are exact to rounding, and how many of them are kept: they change with
-ν and the fraction alone."""
-
-
-def tilt(
-    t: StudentT, y: Array, mean: Array, variance: Array, fraction: float = 1.0, rule: _Quadrature = QUADRATURE
-) -> Tilted:
-    """The tilted distributions of the cavities N(mean, variance) under readings y and the t to the power `fraction`."""
-    kappa, unit = 0.5 * fraction * (t.nu + 1.0), 0.5 * t.nu * t.scale2
-    residual = y - mean
-    a, b = variance / unit, residual**2 / unit
-    # Nodes lie between the s where the integrand, log of it κs − w − ½log(1 + aw) − ½bw/(1 + aw), is negligible. All
-    # terms but the first fall with w, so above log κ it falls at least as κs − w does; and they fall no faster than
-    # (1 + (a + b)/2)w, whose mode bounds it from below likewise.
-    below, above = _widths(rule.log_tail / kappa)
-    low, high = np.log(kappa / (1.0 + 0.5 * (a + b))) - below, float(np.log(kappa)) + above
-    count = 2 + int((high - low.min(initial=high - 1.0)) * np.sqrt(max(kappa, 1.0)) / rule.step)
-    rows = max(1, rule.max_entries // count)
-    if rows < len(y):
-        chunks = (slice(start, start + rows) for start in range(0, len(y), rows))
-        parts = [tilt(t, y[some], mean[some], variance[some], fraction, rule) for some in chunks]
-        return Tilted(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Tilted)})
-    step = (high - low) / (count - 1)
-    s = low[:, None] + step[:, None] * np.arange(count)
-    w = np.exp(s)
-    stretch = 1.0 / (1.0 + a[:, None] * w)  # Var(f | w) over the cavity's variance
-    pulled = b[:, None] * w * stretch
-    exponent = kappa * s - w + 0.5 * np.log(stretch) - 0.5 * pulled
-    top = exponent.max(axis=1)
-    weights = np.exp(exponent - top[:, None])
-    total = weights.sum(axis=1)
-    weights /= total[:, None]
-    gain = 1.0 - stretch
-    mean_gain = (weights * gain).sum(axis=1)
-    gain -= mean_gain[:, None]
-    by_scale2 = 0.5 * (mean_gain + (weights * pulled * stretch).sum(axis=1)) / fraction - 0.5
-    drift = psi(0.5 * (t.nu + 1.0)) - psi(0.5 * t.nu) + (weights * s).sum(axis=1) - psi(kappa)
-    return Tilted(
-        log_normaliser=fraction * t.log_peak - gammaln(kappa) + top + np.log(total * step),
-        mean=mean + residual * mean_gain,
-        # (1 minus the mean gain would be 0 where the cavity is wider than the t by more digits than there are.)
-        variance=variance * (weights * stretch).sum(axis=1) + residual**2 * (weights * gain**2).sum(axis=1),
-        by_log_scale2=by_scale2,
-        by_log_nu=by_scale2 + 0.5 * t.nu * drift,
-        weight=(t.nu + 1.0) / (t.nu * kappa) * (weights * w).sum(axis=1),
-    )
 
 
 @lru_cache(maxsize=KEPT_WIDTHS)

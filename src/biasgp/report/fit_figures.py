@@ -46,20 +46,6 @@ ZERO_LINE = {"zeroline": True, "zerolinecolor": GREY}
 Figure = dict[str, Any]
 
 
-def thinned(record: FitRecord, limit: int = MAX_POINTS) -> NDArray[np.intp]:
-    """Rows to draw, in the order of the axis: all of them, or every flagged one and others evenly."""
-    order = np.argsort(record.axis.values, kind="stable")
-    if len(order) <= limit:
-        return order
-    flagged = order[record.points.flagged[order]]
-    if len(flagged) > limit // 2:
-        flagged = flagged[np.linspace(0, len(flagged) - 1, limit // 2).astype(int)]
-    even = order[np.linspace(0, len(order) - 1, limit - len(flagged)).astype(int)]
-    chosen = np.zeros(len(order), dtype=bool)
-    chosen[flagged] = chosen[even] = True
-    return order[chosen[order]]
-
-
 def figures(record: FitRecord, drawn: NDArray[np.intp]) -> dict[str, Figure]:
     """All figures of a page by the names of their places; readings are drawn at some rows."""
     points = record.points.take(drawn)

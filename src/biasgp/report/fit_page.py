@@ -7,7 +7,7 @@ import numpy as np
 from biasgp.analysis.judging import NORMAL_95
 from biasgp.analysis.places import EpisodeRecord
 from biasgp.analysis.record import FitRecord
-from biasgp.report.fit_figures import figures, thinned
+from biasgp.report.fit_figures import MAX_POINTS, figures
 from biasgp.report.pages import Cell, render
 
 MAX_TABLE_ROWS = 1000
@@ -18,7 +18,7 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
     """The whole page. `plotly` is where its script lies, relative to the page; left out, it is in the page."""
     flagged = np.flatnonzero(record.points.flagged)
     flagged = flagged[np.argsort(record.axis.values[flagged], kind="stable")]
-    drawn = thinned(record)
+    drawn = record.thinned(MAX_POINTS)
     unit = record.in_unit
     which = [] if record.points.sensor is None else ["sensor"]
     return render(

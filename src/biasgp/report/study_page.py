@@ -25,7 +25,6 @@ from biasgp.study.tables import (
     digits,
     mean,
     means,
-    ranking,
     ratio,
     table1,
     unique,
@@ -121,7 +120,7 @@ _FORMS = {
 
 
 def _ranking(folder: Path, rows: Sequence[Row], measure: str, name: str, stem: str) -> Iterable[Part]:
-    found = ranking(rows, measure)
+    found = Ranking.of(rows, measure)
     if len(found.ranks) < 2:
         return
     title = f"{measure.upper()}, {name}: {found.blocks} data sets"

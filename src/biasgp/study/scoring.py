@@ -37,21 +37,20 @@ class Trial:
     y_test: Array
     f_test: Array | None
 
-
-def fit_and_score(method: Method, setting: Setting, trial: Trial) -> tuple[Any, dict[str, Any]]:
-    """The fitted estimator, and those of SCORES that the trial allows with a "message" of the fit's own doubts."""
-    keep = ~trial.is_outlier if method.knows_outliers else np.ones(len(trial.y), dtype=bool)
-    with warnings.catch_warnings():  # the message of the row says what they would
-        warnings.simplefilter("ignore")
-        start = time.perf_counter()
-        model = method.make(setting).fit(trial.X[keep], trial.y[keep])
-        seconds = time.perf_counter() - start
-    row: dict[str, Any] = {"fit_s": round(seconds, TIME_DIGITS), "message": _doubts(model)}
-    mask = getattr(model, "outlier_mask_", None)
-    if mask is not None and not method.knows_outliers:
-        row["precision"] = metrics.precision(trial.is_outlier, mask)
-        row["recall"] = metrics.recall(trial.is_outlier, mask)
-    return model, row | _prediction_scores(model, trial) if len(trial.y_test) else row
+    def fit_and_score(self, method: Method, setting: Setting) -> tuple[Any, dict[str, Any]]:
+        """The fitted estimator, and those of SCORES that it allows with a "message" of the fit's own doubts."""
+        keep = ~self.is_outlier if method.knows_outliers else np.ones(len(self.y), dtype=bool)
+        with warnings.catch_warnings():  # the message of the row says what they would
+            warnings.simplefilter("ignore")
+            start = time.perf_counter()
+            model = method.make(setting).fit(self.X[keep], self.y[keep])
+            seconds = time.perf_counter() - start
+        row: dict[str, Any] = {"fit_s": round(seconds, TIME_DIGITS), "message": _doubts(model)}
+        mask = getattr(model, "outlier_mask_", None)
+        if mask is not None and not method.knows_outliers:
+            row["precision"] = metrics.precision(self.is_outlier, mask)
+            row["recall"] = metrics.recall(self.is_outlier, mask)
+        return model, row | _prediction_scores(model, self) if len(self.y_test) else row
 
 
 def predict_readings(model: Any, X: Array) -> tuple[Array, Array]:

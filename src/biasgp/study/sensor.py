@@ -26,10 +26,10 @@ from biasgp.data import campaign
 from biasgp.estimators import GaussianGP
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose
 from biasgp.study.methods import Method, Setting, find_all
 from biasgp.study.results import Results, Row
-from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
+from biasgp.study.scoring import Trial, drawable, predict_readings
 
 METHODS = ("gp", "oracle", "cob", "rab", "sparse", "sparse@auto", "ep", "mcmc")
 """All of ours, and sparse with its response transform chosen from the data."""
@@ -174,7 +174,7 @@ def sensor(
             for name, each in data.items()
         },
     )
-    return conduct(plan, out, execution, extend)
+    return plan.conduct(out, execution, extend)
 
 
 def _built_in(seed: int) -> dict[str, _SensorReadings]:
@@ -269,7 +269,7 @@ def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: St
         y_test=here.y[replaced],
         f_test=None if here.f is None else here.f[replaced],
     )
-    model, row = fit_and_score(cell.method, setting, trial)
+    model, row = trial.fit_and_score(cell.method, setting)
     if share == 0.0:
         return {"row": row | _compare_with_flags(model, here, setting)}
     if replicate > 0:

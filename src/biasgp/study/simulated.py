@@ -16,10 +16,10 @@ from biasgp.data import SCENARIOS, Simulation, simulate, toy
 from biasgp.estimators import ConstantBiasGP, RandomBiasGP
 from biasgp.kernels import Exponential, SquaredExponential
 from biasgp.runner import SERIAL, Execution
-from biasgp.study.driver import StudyCell, StudyPlan, choose, conduct
+from biasgp.study.driver import StudyCell, StudyPlan, choose
 from biasgp.study.methods import BUILTIN, MakeEstimator, Method, Setting, find_all
 from biasgp.study.results import Results
-from biasgp.study.scoring import Trial, drawable, fit_and_score, predict_readings
+from biasgp.study.scoring import Trial, drawable, predict_readings
 
 DATASETS = ("1d", "friedman")
 KERNELS = ("ard", "iso")
@@ -90,7 +90,8 @@ def simulated(
         [StudyCell(f"toy/{name}", Method(name, make)) for name, make in TOYS.items()] if "1d" in design.datasets else []
     )
     cells = [*toys, *_cells(design, methods)]
-    return conduct(StudyPlan("simulated", asdict(design), cells, partial(_perform, design)), out, execution, extend)
+    plan = StudyPlan("simulated", asdict(design), cells, partial(_perform, design))
+    return plan.conduct(out, execution, extend)
 
 
 def _cells(design: SimulatedDesign, methods: Sequence[Method]) -> Iterator[StudyCell]:
@@ -122,7 +123,7 @@ def _perform(design: SimulatedDesign, cell: StudyCell) -> dict[str, Any]:
     trial = Trial(data.X, data.y, data.is_outlier, data.X_test, data.y_test, data.f_test)
     n, d = data.X.shape
     setting = Setting(SquaredExponential(ard=cell.identity["kernel"] == "ard"), d, n, replicate)
-    model, row = fit_and_score(cell.method, setting, trial)
+    model, row = trial.fit_and_score(cell.method, setting)
     if place != ILLUSTRATED:
         return {"row": row}
     order = np.argsort(data.X_test[:, 0])[:: max(1, len(data.X_test) // CURVE_POINTS)]
@@ -135,7 +136,7 @@ def _toy_curve(method: Method) -> dict[str, Any]:
     """Figures 1 to 3: the fit to the toy data, and each reading's bias (its variance, under the random bias model)."""
     data = toy()
     trial = Trial(data.X, data.y, data.is_outlier, data.X_test[:0], data.y_test[:0], None)
-    model, _ = fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0), trial)
+    model, _ = trial.fit_and_score(method, Setting(Exponential(), 1, len(data.y), seed=0))
     mean, std = model.predict(data.X_test, return_std=True)
     variance = getattr(model, "bias_variance_", None)
     curve = _curve(data, slice(None), mean, std, bias=model.bias_, bias_variance=variance)

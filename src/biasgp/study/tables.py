@@ -136,6 +136,22 @@ class Ranking:
     critical: float
     blocks: int
 
+    @classmethod
+    def of(cls, rows: Sequence[Row], measure: str = "mse") -> Ranking:
+        """Mean ranks, paired: methods are ranked on the same data; the bootstrap draws replicates within scenarios."""
+        methods = unique(rows, "method")
+        scores, strata = _blocks(rows, measure, methods)
+        if not len(scores):
+            return cls([], math.nan, 0)
+        ranks = rankdata(scores, axis=1)
+        drawn = _bootstrap_means(ranks, strata)
+        low, high = np.quantile(drawn, TAILS, axis=0)
+        k, n = len(methods), len(ranks)
+        quantile = studentized_range.ppf(1.0 - SIGNIFICANCE, k, np.inf) / math.sqrt(2.0)
+        critical = float(quantile * math.sqrt(k * (k + 1) / (6.0 * n)))
+        found = [_Rank(str(m), *map(float, r)) for m, *r in zip(methods, ranks.mean(axis=0), low, high, strict=True)]
+        return cls(sorted(found, key=lambda rank: rank.rank), critical if k > 1 else math.nan, n)
+
 
 def _blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tuple[Array, Array]:
     """One line per data set drawn, one column per method; and the scenario of each line. Failures are infinite."""
@@ -148,22 +164,6 @@ def _blocks(rows: Sequence[Row], measure: str, methods: Sequence[object]) -> tup
     scores = np.array([[found[name] for name in methods] for found in whole.values()])
     strata = np.unique([str(place[:-1]) for place in whole], return_inverse=True)[1] if whole else np.zeros(0)
     return scores.reshape(len(whole), len(methods)), np.asarray(strata)
-
-
-def ranking(rows: Sequence[Row], measure: str = "mse") -> Ranking:
-    """Mean ranks, paired: methods are ranked on the same data, and the bootstrap draws replicates within scenarios."""
-    methods = unique(rows, "method")
-    scores, strata = _blocks(rows, measure, methods)
-    if not len(scores):
-        return Ranking([], math.nan, 0)
-    ranks = rankdata(scores, axis=1)
-    drawn = _bootstrap_means(ranks, strata)
-    low, high = np.quantile(drawn, TAILS, axis=0)
-    k, n = len(methods), len(ranks)
-    quantile = studentized_range.ppf(1.0 - SIGNIFICANCE, k, np.inf) / math.sqrt(2.0)
-    critical = float(quantile * math.sqrt(k * (k + 1) / (6.0 * n)))
-    found = [_Rank(str(m), *map(float, r)) for m, *r in zip(methods, ranks.mean(axis=0), low, high, strict=True)]
-    return Ranking(sorted(found, key=lambda rank: rank.rank), critical if k > 1 else math.nan, n)
 
 
 def _bootstrap_means(data: Array, strata: Array) -> Array:

@@ -18,7 +18,7 @@ from biasgp._typing import Mask
 from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
-from biasgp.models.episodes import Episode, Ordering, stuck_runs
+from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage
@@ -46,7 +46,7 @@ def fit(
 
     With an ordering of the readings, biases that last are looked for as well.
     """
-    everything, dropped = problem, [] if ordering is None else stuck_runs(ordering, problem.y)
+    everything, dropped = problem, [] if ordering is None else ordering.stuck_runs(problem.y)
     order = None if ordering is None else ordering.values
     kept = _rows_outside(dropped, len(problem))
     if dropped and ordering is not None:
