@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from biasgp._typing import Mask
-from biasgp.covariance.posterior import AveragedPosterior
+from biasgp._typing import Array, Mask
+from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mixture_moments
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
 from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
-from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
@@ -90,13 +90,16 @@ def fit(
             state = again if again.evidence > state.evidence else state
         return state
 
-    def finish(search: Search, state: State) -> tuple[SparseBiasFit, State]:
+    def finish(search: Search, state: State, over_parameters: bool) -> tuple[SparseBiasFit, State]:
         state = search.converged(state, max_iter)
-        return _finish(search, state, recipe.average, rng), state
+        found = _finish(search, state, recipe.average, rng)
+        if over_parameters and recipe.over_parameters.is_for(problem):
+            found = _over_parameters(found, *recipe.over_parameters(search, state, rng))
+        return found, state
 
     with blas_threads_for(len(problem)):
         if ordering is None or ordering.too_short:
-            found, _ = finish(search, complete(search, state))
+            found, _ = finish(search, complete(search, state), True)
         else:
             found = with_episodes(EpisodeSearch(search, state, ordering), complete, finish, rng)
     return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
@@ -113,6 +116,23 @@ def _renumbered(rows: Rows, kept: Mask) -> NDArray[np.intp]:
     """Indices of the rows that are kept, among those that are."""
     number = np.cumsum(kept) - 1
     return np.asarray(number[np.arange(len(kept))[rows][kept[rows]]])
+
+
+def _over_parameters(found: SparseBiasFit, each: list[Moments], parameters: list[Array]) -> SparseBiasFit:
+    """A fit averaged over draws of its parameters. Its kernel is the best one, its noise variance the mean."""
+    weights = (1.0 / len(each),) * len(each)
+    kernels = [found.kernel.with_theta(x[:-1]) for x in parameters]
+    X = found.posterior.X
+    parts = [AveragedPosterior(k, X, m.alpha, m.precision) for k, m in zip(kernels, each, strict=True)]
+    bias, variance = mixture_moments(weights, [(moments.bias, moments.bias_variance) for moments in each])
+    return replace(
+        found,
+        noise_variance=float(np.mean([np.exp(x[-1]) for x in parameters])),
+        posterior=MixturePosterior(weights, tuple(parts)),
+        probability=np.mean([moments.probability for moments in each], axis=0),
+        bias=bias,
+        bias_variance=variance,
+    )
 
 
 def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.Generator) -> SparseBiasFit:

@@ -7,14 +7,18 @@ Q = Q_rest + E q Eᵀ, where q is the small one: averages over labels are averag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from biasgp._typing import Array
+from biasgp.models.problem import Problem
+from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.search import Candidate, Search, State
+from biasgp.samplers import Metric, StepSize, transition
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Moments:
     """f and δ given the readings, averaged over labels.
 
     With α = K⁻¹(y − δ̂) and Q of each sample of labels, E f* = c*ᵀᾱ and Var f* = c** − c*ᵀ(Q̄ − Cov α)c*: both moments
-    of the mixture are exact, and one N×N matrix holds them.
+    of the mixture are exact, and one N×N matrix holds them. `labels` are those of the last sample.
     """
 
     alpha: Array
@@ -30,6 +34,7 @@ class Moments:
     probability: Array
     bias: Array
     bias_variance: Array
+    labels: Labels
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,111 @@ class _Average:
         precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
         precision -= mixed + mixed.T + spread.T @ spread / n
         bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
-        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance)
+        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance, self.labels.copy())
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Parameters (θ, log σ², and log τ² of each group whose biases vary) with the evidence and its gradient."""
+
+    x: Array
+    log_density: float
+    gradient: Array
+    support: Support | None = None
+
+
+@dataclass(frozen=True)
+class ParameterAverage:
+    """Hamiltonian Monte Carlo over the parameters, in turn with Gibbs sampling of the labels, from the best state.
+
+    Where readings are few, neither follows from them: a fit at the best parameters is too sure of its labels, and one
+    with the best labels of its parameters. The uncertainty of parameters falls as 1/N while the cost of a draw grows
+    as N³, so that this is for few readings.
+    """
+
+    up_to: int = 150  # readings
+    per_parameter: int = 10
+    """Least number of readings per parameter. With fewer, most of what is averaged over is the prior's, and inputs that
+    matter are forgotten in some of the draws (benchmarks/shapes.py --only few)."""
+    burn_in: int = 12
+    draws: int = 24
+    labels: LabelAverage = LabelAverage(sweeps=2, burn_in=0)
+    noise: tuple[float, float] = (-4.0, 3.0)
+    """Mean and standard deviation of log σ² a priori, in units of y's robust variance: noise may be anything from
+    nothing to all that there is. Without it the average never leaves a noise of nothing."""
+    slab: tuple[float, float] = (0.0, 2.0)  # the same of log τ²: biases are about as large as the signal
+    gap: float = 5.0
+    widest: float = 1.0  # standard deviation of a direction in which the density hardly falls
+    first_step: float = 0.5  # of a trajectory, in standard deviations
+
+    def is_for(self, problem: Problem) -> bool:
+        """Whether readings are so few that parameters are open, and so many that they are not at large."""
+        return self.per_parameter * (len(problem.kernel.theta) + 2) <= len(problem) <= self.up_to
+
+    def __call__(self, search: Search, state: State, rng: np.random.Generator) -> tuple[list[Moments], list[Array]]:
+        """Moments of f and of the biases at each draw of the parameters, and these."""
+        state = self._one_group(search, state)
+        free = [g for g in range(state.slab.n_groups) if not (state.slab.replaced or state.slab.is_constant(g))]
+        at = self._evaluate(search, state.slab, state.labels, np.append(state.x, np.log(state.slab.variances)[free]))
+        labels = state.labels
+
+        def evaluate(x: Array) -> _Draw:
+            return self._evaluate(search, state.slab, labels, x)
+
+        metric = Metric.of_curvature(lambda x: evaluate(x).gradient, at.x, self.widest)
+        step, each, parameters = StepSize(self.first_step), [], []
+        for i in range(self.burn_in + self.draws):
+            tuning = i < self.burn_in
+            at, acceptance = transition(evaluate, at, metric, step.current if tuning else step.settled, rng)
+            if tuning:
+                step.learn(acceptance)
+            assert at.support is not None
+            moments = self.labels(at.support, rng)
+            if not np.array_equal(moments.labels, labels):
+                labels = moments.labels
+                at = evaluate(at.x)
+            if not tuning:
+                each.append(moments)
+                parameters.append(at.x[: len(state.x)])
+        return each, parameters
+
+    def _one_group(self, search: Search, state: State) -> State:
+        """The state with one kind of outlier, unless several are clearly better.
+
+        Between two groups of small variance there is a gap that few readings do not show.
+        """
+        slab, out = state.slab, state.labels > 0
+        if not out.any() or (slab.n_groups == 1 and not slab.replaced):
+            return state
+        bias = search.bias(state)[out] if not slab.replaced else search.y[out]
+        simple = Slab((max(float(np.var(bias)), PRIOR.lowest_variance),), slab.mean_variance)
+        found = search.improve("one group", Candidate(state.x, simple, out.astype(np.intp), state.curvature))
+        return found if found.evidence > state.evidence - self.gap else state
+
+    def _evaluate(self, search: Search, slab: Slab, labels: Labels, x: Array) -> _Draw:
+        """log p(y, labels, x) with the group means integrated out, and its gradient in x."""
+        p = len(search.bounds)
+        own, variances = x[:p], np.array(slab.variances)
+        free = [g for g in range(slab.n_groups) if not (slab.replaced or slab.is_constant(g))]
+        variances[free] = np.exp(x[p:])
+        limits = np.log([PRIOR.lowest_variance, PRIOR.highest_variance])
+        outside = (own < search.bounds[:, 0]) | (own > search.bounds[:, 1])
+        if outside.any() or (x[p:] < limits[0]).any() or (x[p:] > limits[1]).any():
+            return _Draw(x, -np.inf, np.zeros(len(x)))
+        C, pullback = search.kernel.with_theta(own[:-1]).vjp(search.X)
+        noise = float(np.exp(own[-1]))
+        support = Support(C, search.y, noise + search.known, replace(slab, variances=tuple(variances.tolist())), labels)
+        means, covariance = support.posterior_of_means()
+        alpha = support.Qy - support.U @ means
+        by_K = 0.5 * (np.outer(alpha, alpha) - support.Q + support.U @ covariance @ support.U.T)
+        by_noise = by_K.diagonal()
+        cost, by_theta = search.problem.cost_of(own[:-1])
+        priors = [self.noise] + [self.slab] * len(free)
+        z = np.array([(value - mean) / std for value, (mean, std) in zip(x[p - 1 :], priors, strict=True)])
+        by_groups = [variances[g] * by_noise[labels == g + 1].sum() for g in free]
+        gradient = np.concatenate([pullback(by_K) - by_theta, [noise * by_noise.sum()], by_groups])
+        gradient[p - 1 :] -= z / np.array([std for _, std in priors])
+        return _Draw(x, support.log_evidence() - cost - 0.5 * float(z @ z), gradient, support)
 
 
 def _log_odds(weights: Array) -> Array:

@@ -27,12 +27,13 @@ QUICK = LabelAverage(sweeps=4, burn_in=1)
 def with_episodes(
     hunt: EpisodeSearch,
     complete: Callable[[Search, State], State],
-    finish: Callable[[Search, State], tuple[SparseBiasFit, State]],
+    finish: Callable[[Search, State, bool], tuple[SparseBiasFit, State]],
     rng: np.random.Generator,
 ) -> SparseBiasFit:
     """The fit with the episodes that the readings support, averaged over explanations that they cannot tell apart.
 
-    `complete` works labels and slab out to the end, `finish` converges them and makes the fit.
+    `complete` works labels and slab out to the end, `finish` converges them and makes the fit, averaged over the
+    parameters as well or not.
     """
     ordering, policy = hunt.ordering, hunt.policy
     best = hunt.best()
@@ -48,13 +49,16 @@ def with_episodes(
     best, without = hunt.supported(best)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
         alternatives = tuple((ordering.episode(run),) for run in hunt.possible(hunt.none))
-        return replace(finish(hunt.search, hunt.none.state)[0], alternatives=alternatives)
+        return replace(finish(hunt.search, hunt.none.state, True)[0], alternatives=alternatives)
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
-    found, state = finish(best.search, best.state)
+    found, state = finish(best.search, best.state, False)
     best = replace(best, state=state)
     explanations, weights = _weighted(best, others, policy)
     assert isinstance(found.posterior, AveragedPosterior)
-    own = Moments(found.posterior.alpha, found.posterior.precision, found.probability, found.bias, found.bias_variance)
+    posterior = found.posterior
+    own = Moments(
+        posterior.alpha, posterior.precision, found.probability, found.bias, found.bias_variance, found.labels
+    )
     each = [own, *(QUICK(other.search.support(other.state), rng) for other in explanations[1:])]
     each = [at.averaged_over_ends(moments) for at, moments in zip(explanations, each, strict=True)]
     named = [other.runs for other in explanations[1:]]

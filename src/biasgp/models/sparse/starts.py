@@ -16,7 +16,7 @@ from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.models import constant_bias
 from biasgp.models.problem import EVERYTHING, Rows
-from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.average import LabelAverage, ParameterAverage
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
@@ -221,7 +221,9 @@ class TwoLevels:
         if cut is None:
             return best
         levels = order[:cut], order[cut:]
-        for out, kept in (levels, levels[::-1]):
+        far = np.argsort(np.abs(residual - np.median(residual)), kind="stable")
+        half = int(PRIOR.max_share * len(order))
+        for out, kept in (levels, levels[::-1], (far[-half:], far[:-half])):
             # Where about half of the readings lie at either level, each may be the signal.
             if len(out) > PRIOR.max_share * len(order):
                 continue
@@ -456,6 +458,7 @@ class Recipe:
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the search begins
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
     average: LabelAverage = field(default_factory=LabelAverage)
+    over_parameters: ParameterAverage = field(default_factory=ParameterAverage)
     fence: float = 1e3  # robust standard deviations of y beyond which the size of a reading does not matter to the slab
 
     def complete(self, search: Search, state: State) -> State:
