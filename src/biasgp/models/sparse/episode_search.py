@@ -137,7 +137,7 @@ class Explanation:
             bias += change.bias
             variance += change.variance
             clean *= 1.0 - ends.probability
-        return Moments(alpha, precision, 1.0 - clean, bias, np.maximum(variance, 0.0))
+        return Moments(alpha, precision, 1.0 - clean, bias, np.maximum(variance, 0.0), moments.labels)
 
     def may_reach(self, evidence: float) -> bool:
         """Whether averaging over ends may bring it to an evidence; that is not worked out where it cannot matter."""

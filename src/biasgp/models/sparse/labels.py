@@ -79,6 +79,10 @@ class Support:
                 self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, factor.inverse(overwrite=True)
         self._renew()
 
+    def copy(self) -> Support:
+        """The same, whose labels can be moved without moving these."""
+        return Support(self.C, self.y, self.clean_noise, self.slab, self.labels, self.fixed)
+
     def is_at(self, slab: Slab, labels: Labels) -> bool:
         """Whether slab and labels are these."""
         return self.slab == slab and np.array_equal(self.labels, labels)

@@ -408,6 +408,51 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class Annealed:
+    """From Gibbs sampling of the labels at falling temperatures: many outliers can hold one another in place.
+
+    Among readings of many inputs a dozen wrong labels may vouch for one another: the right ones have more evidence, but
+    no single move, and no pair of moves, is uphill.
+    """
+
+    temperatures: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
+    """Of one sweep each. It finds the way out of such a state 13 times of 16, a longer or a hotter one less often."""
+    runs: int = 2
+    up_to: int = 500  # readings: a sweep costs about N³, as much as several evaluations
+    ahead: int = 64  # readings whose odds are computed at once
+
+    def __call__(self, search: Search, best: State) -> State:
+        if len(search.y) > self.up_to or best.slab.replaced or not best.labels.any():
+            return best
+        for seed in range(self.runs):
+            support, rng = search.support(best).copy(), np.random.default_rng(seed)
+            for temperature in self.temperatures:
+                sweep(support, temperature, rng, self.ahead)
+            support.climb()
+            if search.evidence(support, best.x) > best.evidence:
+                start = Candidate(best.x, best.slab, support.labels, best.curvature)
+                best = search.improve("annealed", start, best)
+        return best
+
+
+def sweep(support: Support, temperature: float, rng: np.random.Generator, ahead: int) -> None:
+    """Draw the label of one reading after another given all the others, with odds to the power 1/temperature."""
+    # Sorted first, so that the order of the rows does not matter.
+    order = rng.permutation(np.argsort(np.sort(support.log_weights(), axis=1)[:, -1], kind="stable"))
+    gumbel_noise, at = rng.gumbel(size=(len(order), support.slab.n_groups + 1)), 0
+    while at < len(order):
+        rows = order[at : at + ahead]
+        drawn = (support.log_weights(rows) / temperature + gumbel_noise[at : at + ahead]).argmax(axis=1)
+        changed = np.flatnonzero(drawn != support.labels[rows])
+        if len(changed):
+            first = int(changed[0])
+            support.move(int(rows[first]), int(drawn[first]))
+            at += first + 1
+        else:
+            at += len(rows)
+
+
+@dataclass(frozen=True)
 class FewReadings:
     """From the best state found on some of the readings, and from others that differ and are not far behind."""
 
@@ -453,7 +498,7 @@ class Recipe:
     on_few: tuple[Start, ...] = (TwoLevels(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
     add_readings: FewReadings = FewReadings()
     where_labels_moved: OtherLengths = OtherLengths()
-    with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), Pairs())
+    with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), Pairs(), Annealed())
     second_look: tuple[float, float] | None = (3.0, 4.0)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the search begins
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
