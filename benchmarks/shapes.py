@@ -258,9 +258,7 @@ def main() -> None:
     ]
     everything: list[dict[str, object]] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        waiting = [
-            [pool.submit(fit_one, case, r, arguments.others) for r in range(arguments.draws)] for case in chosen
-        ]
+        waiting = [[pool.submit(fit_one, case, r, arguments.others) for r in range(arguments.draws)] for case in chosen]
         for futures in waiting:
             found = [future.result() for future in futures]
             report(found)

@@ -28,11 +28,19 @@ from biasgp.models.strategy import search, stages
 )
 def test_each_part_lies_within_the_next_and_the_last_is_everything(n, sizes):
     rng = np.random.default_rng(0)
-    parts = stages(rng.uniform(size=(n, 2)), rng.standard_normal(n))
+    X = rng.uniform(size=(n, 2))
+    parts = stages(Problem(X, rng.standard_normal(n), Exponential().bind(X), np.zeros(n)))
     assert [len(part) for part in parts] == sizes
     for few, more in pairwise(parts):
         assert np.isin(few, more).all()
     assert_array_equal(parts[-1], np.arange(n))
+
+
+@pytest.mark.parametrize(("n", "sizes"), [(100, [100]), (439, [439]), (440, [220, 440]), (2000, [220, 666, 2000])])
+def test_no_part_has_too_few_readings_for_its_length_scales(n, sizes):
+    X = np.random.default_rng(0).uniform(size=(n, 20))
+    parts = stages(Problem(X, X[:, 0], Exponential(ard=True).bind(X), np.zeros(n)))
+    assert [len(part) for part in parts] == sizes
 
 
 def two_basins(x):

@@ -15,7 +15,14 @@ from biasgp._typing import Array, Mask
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.episode_notes import in_users_units, notes
-from biasgp.estimators.validation import check_column, check_events, check_query, check_readings, column_names
+from biasgp.estimators.validation import (
+    check_choice,
+    check_column,
+    check_events,
+    check_query,
+    check_readings,
+    column_names,
+)
 from biasgp.models import sparse
 from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
@@ -43,6 +50,10 @@ class SparseBiasGP(LargeGP):
         Columns of labels do not count; each label has episodes of its own.
     reference : str or None
         Where the kernel has `Same` in it, the label of a sensor that has no error of its own and no episodes.
+    length_scale_prior : {"weak", None}
+        "weak": the logarithm of each length-scale is normal with standard deviation 2.5 about two more than that of
+        √d times the spread of its column, d the number of inputs. It matters where readings are few for the number of
+        inputs. None: maximum likelihood.
 
     Attributes
     ----------
@@ -114,6 +125,7 @@ class SparseBiasGP(LargeGP):
         return self._concluded(model, response, watch.expired)
 
     def _fit_model(self, problem: Problem, events: ArrayLike | None = None) -> sparse.SparseBiasFit:
+        check_choice("length_scale_prior", self.length_scale_prior, ("weak", None))
         rng = np.random.default_rng(self.random_state)
         ordering = self._ordering(problem, events)
         if self.length_scale_prior is not None:

@@ -224,7 +224,7 @@ def check_positive_integer(name: str, value: object) -> int:
     return int(value)
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: object, choices: Sequence[str | None]) -> None:
     """One of a few words."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

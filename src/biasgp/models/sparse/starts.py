@@ -195,11 +195,12 @@ class NoOutlier:
 
 
 @dataclass(frozen=True)
-class TwoLevels:
-    """From the lower and the upper level of a plain GP's residuals: outliers that are many and on one side.
+class PlainResiduals:
+    """From a plain GP's residuals: the lower level of them, the upper one, and the farther half as the outliers.
 
-    A fit that is to leave the far readings out finds none where two readings of five lie at a second level: f passes
-    between the levels, or follows now the one and now the other.
+    Of many outliers on one side a fit that is to leave far readings out finds none: f passes between the two levels, or
+    follows now the one and now the other. With two of five readings one unit too high the MSE was 90 to 1,500 times the
+    oracle's in half of the draws; of many outliers on both sides all were taken for noise in one draw of 20.
     """
 
     looks: tuple[int, ...] = (1, 1)  # iterations after which the starts of the plain GP are compared
@@ -207,34 +208,32 @@ class TwoLevels:
     min_members: int = 2  # readings of a level
 
     def __call__(self, search: Search, best: State) -> State:
-        no_labels = np.zeros(len(search.y), dtype=np.intp)
-        slab = Slab((PRIOR.lowest_variance,), best.slab.mean_variance)
-        objective = LabelledLikelihood(search.problem, slab, no_labels)
-        fixed = np.log(slab.variances)
-        bounds = np.vstack([search.bounds, np.column_stack([fixed, fixed])])
-        starts = [np.append(start, fixed) for start in covariance_starts(search.kernel)]
-        plain = multistart(objective, starts, bounds, self.iterations, self.looks, search.policy.first_tolerance)
-        support = search.support(Candidate(plain.x[:-1], slab, no_labels))
-        residual = support.Qy / support.diagonal
+        x, residual = self._plain(search, best.slab)
         order = np.argsort(residual, kind="stable")
         cut = best_cut(residual[order], self.min_members)
         if cut is None:
             return best
-        levels = order[:cut], order[cut:]
-        far = np.argsort(np.abs(residual - np.median(residual)), kind="stable")
         half = int(PRIOR.max_share * len(order))
-        for out, kept in (levels, levels[::-1], (far[-half:], far[:-half])):
-            # Where about half of the readings lie at either level, each may be the signal.
-            if len(out) > PRIOR.max_share * len(order):
-                continue
-            labels = no_labels.copy()
-            labels[out] = 1
-            if np.array_equal(labels > 0, best.labels > 0):
+        farther = np.argsort(np.abs(residual - np.median(residual)), kind="stable")
+        for out, kept in ((order[:cut], order[cut:]), (order[cut:], order[:cut]), (farther[-half:], farther[:-half])):
+            labels = np.isin(np.arange(len(order)), out).astype(np.intp)
+            if len(out) > PRIOR.max_share * len(order) or np.array_equal(labels > 0, best.labels > 0):
                 continue
             noise = max(float(residual[kept].var()), float(np.exp(search.bounds[-1, 0])))
-            start = Slab((max(float(residual[out].var()), PRIOR.lowest_variance),), best.slab.mean_variance)
-            best = search.improve("two levels", Candidate(np.append(plain.x[:-2], np.log(noise)), start, labels), best)
+            slab = Slab((max(float(residual[out].var()), PRIOR.lowest_variance),), best.slab.mean_variance)
+            start = Candidate(np.append(x, np.log(noise)), slab, labels)
+            best = search.improve("plain residuals", start, best)
         return best
+
+    def _plain(self, search: Search, slab: Slab) -> tuple[Array, Array]:
+        """θ of a plain GP, and its leave-one-out residuals."""
+        no_labels, slab = np.zeros(len(search.y), dtype=np.intp), Slab((PRIOR.lowest_variance,), slab.mean_variance)
+        objective, fixed = LabelledLikelihood(search.problem, slab, no_labels), np.log(slab.variances)
+        bounds = np.vstack([search.bounds, np.column_stack([fixed, fixed])])
+        starts = [np.append(start, fixed) for start in covariance_starts(search.kernel)]
+        plain = multistart(objective, starts, bounds, self.iterations, self.looks, search.policy.first_tolerance)
+        support = search.support(Candidate(plain.x[:-1], slab, no_labels))
+        return plain.x[:-2], support.Qy / support.diagonal
 
 
 @dataclass(frozen=True)
@@ -425,10 +424,15 @@ class Annealed:
         if len(search.y) > self.up_to or best.slab.replaced or not best.labels.any():
             return best
         for seed in range(self.runs):
-            support, rng = search.support(best).copy(), np.random.default_rng(seed)
-            for temperature in self.temperatures:
-                sweep(support, temperature, rng, self.ahead)
-            support.climb()
+            support, rng = search.support(best), np.random.default_rng(seed)
+            try:
+                for temperature in self.temperatures:
+                    support = support.copy()  # afresh: rounding adds up over many moves
+                    sweep(support, temperature, rng, self.ahead)
+                support = support.copy()
+                support.climb()
+            except np.linalg.LinAlgError:  # and may be all that is left of Q where there is hardly any noise
+                continue
             if search.evidence(support, best.x) > best.evidence:
                 start = Candidate(best.x, best.slab, support.labels, best.curvature)
                 best = search.improve("annealed", start, best)
@@ -495,7 +499,7 @@ class Recipe:
     """Which starts are tried, in this order: on few readings, as readings are added, and with all of them."""
 
     begin: ConstantBias = ConstantBias()
-    on_few: tuple[Start, ...] = (TwoLevels(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
+    on_few: tuple[Start, ...] = (PlainResiduals(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
     add_readings: FewReadings = FewReadings()
     where_labels_moved: OtherLengths = OtherLengths()
     with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), Pairs(), Annealed())
