@@ -5,8 +5,9 @@
 
 The error of SparseBiasGP over the oracle's (the plain GP's where there are no outliers) is a ratio of means over draws:
 of the RMSE of f (sizes, few), the MSE of f (many), the MAE of clean test readings (tables) and their MSE (two-sided and
-stress, the draws of stress.py). `--others` fits the other robust models to the same draws. A fit is bad where its error is more than LIMIT times the oracle's. The last
-lines judge the diagnosis over all fits: how many of the condemned fits are bad, and how many of the bad are condemned.
+stress, the draws of stress.py). `--others` fits the other robust models to the same draws. A fit is bad where its error
+is more than LIMIT times the oracle's. The last lines judge the diagnosis over all fits: how many of the condemned fits
+are bad, and how many of the bad are condemned.
 """
 
 from __future__ import annotations
@@ -97,10 +98,8 @@ def laboratory(rng: np.random.Generator, d: int, n: int, kind: str) -> Simulatio
     data = simulation(f, X, X_test, f(X) + 0.1 * rng.standard_normal(n))
     if kind == "none":
         return data
-    if kind == "t":
-        bias = rng.standard_t(2, n)
-    else:
-        bias = rng.uniform(1.0, 5.0, n) * rng.choice([-1.0, 1.0], n)
+    both_sides = rng.uniform(1.0, 5.0, n) * rng.choice([-1.0, 1.0], n)
+    bias = rng.standard_t(2, n) if kind == "t" else both_sides
     return dirtied(data, exactly(0.15, n, rng), bias)
 
 
@@ -201,6 +200,7 @@ def fit_one(case: Case, replicate: int, others: bool) -> dict[str, object]:
         "recall": float(flagged[data.is_outlier].mean()) if data.is_outlier.any() else None,
         "false": float(flagged[good].mean()),
         "condemned": [finding.code for finding in sparse.diagnosis_],
+        "doubt": sparse.doubt_,
         "notes": [finding.code for finding in sparse.notes_],
     }
 

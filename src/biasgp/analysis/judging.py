@@ -21,7 +21,7 @@ from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
 from biasgp.estimators.validation import check_query
-from biasgp.models.diagnosis import Finding
+from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
 from biasgp.response import Identity
@@ -107,9 +107,11 @@ class Analysis:
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """What the readings cannot tell about them, in the same way as the findings."""
-        others = map(self._timed, getattr(self.fitted.estimator, "alternatives_", ()))
-        return self._of_table(notes(self.episodes, tuple(others), self.unit, self.readings.y[self.fitted.fit_rows]))
+        """What a reader should know of the readings and of their episodes, in the same way as the findings."""
+        estimator, y = self.fitted.estimator, self.readings.y[self.fitted.fit_rows]
+        others = map(self._timed, getattr(estimator, "alternatives_", ()))
+        of_readings = [note for note in getattr(estimator, "notes_", ()) if note.code in NOTES]
+        return self._of_table([*of_readings, *notes(self.episodes, tuple(others), self.unit, y)])
 
     @cached_property
     def axis(self) -> Axis:
@@ -172,9 +174,11 @@ class Analysis:
         return told(self.findings, ["transform"] if self.settings.response == "auto" else [])
 
     @property
-    def remarks_on_episodes(self) -> tuple[str, ...]:
-        """The notes in words, which name times instead of rows."""
-        return told((replace(each, rows=()) for each in self.notes), ["name events"] if self.selection.events else [])
+    def notes_in_words(self) -> tuple[str, ...]:
+        """The notes as sentences. Those on episodes name times instead of rows."""
+        named = (each if each.code in NOTES else replace(each, rows=()) for each in self.notes)
+        tried = ["transform"] if self.settings.response == "auto" else []
+        return told(named, [*tried, "name events"] if self.selection.events else tried)
 
     @property
     def agreement(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class FitRecord:
             residuals_of=of,
             made=_made(outcome),
             episodes=outcome.episode_records if outcome.settings.episodes else None,
-            notes=outcome.remarks_on_episodes,
+            notes=outcome.notes_in_words,
         )
 
     def thinned(self, limit: int) -> Rows:
@@ -368,7 +368,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         # None where they were not looked for.
         "episodes": [each.plain() for each in outcome.episode_records] if outcome.settings.episodes else None,
         "notes": [
-            asdict(note) | {"text": text} for note, text in zip(outcome.notes, outcome.remarks_on_episodes, strict=True)
+            asdict(note) | {"text": text} for note, text in zip(outcome.notes, outcome.notes_in_words, strict=True)
         ],
         "test": outcome.test,
         "flag_column": outcome.agreement,

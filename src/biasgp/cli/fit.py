@@ -213,7 +213,7 @@ def _tell_episodes(outcome: Analysis) -> None:
     say(*(f"  {each.words}" for each in found[:SHOWN_EPISODES]))
     if more > 0:
         say(f"  and {more:,} more, which are in summary.json.")
-    say(*(f"Note: {note}" for note in outcome.remarks_on_episodes))
+    say(*(f"Note: {note}" for note in outcome.notes_in_words))
 
 
 def _tell_flagged(outcome: Analysis) -> None:

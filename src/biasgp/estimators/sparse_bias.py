@@ -80,6 +80,8 @@ class SparseBiasGP(LargeGP):
         log p(y, outliers) at the best set of outliers, in y's unit.
     trace_ : tuple of Step
         The path of the search: where from, how many outliers, and the log evidence in the model's units.
+    doubt_ : float
+        Mean variance of f over what it would be if the labels (and, of few readings, the parameters) were known.
     trustworthy_ : bool
         Whether the fit found no reason to doubt itself.
     diagnosis_ : tuple of Finding
@@ -181,7 +183,8 @@ class SparseBiasGP(LargeGP):
         self.trace_ = model.trace
         self.episodes_ = tuple(sorted(self._told(model.episodes, model), key=lambda each: each.start))
         self.alternatives_ = tuple(self._told(each, model) for each in model.alternatives)
-        self.notes_ = notes(self.episodes_, self.alternatives_)
+        self.notes_ = (*model.notes, *notes(self.episodes_, self.alternatives_))
+        self.doubt_ = model.doubt
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)

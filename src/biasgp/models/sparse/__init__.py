@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mixture_moments
@@ -95,7 +95,7 @@ def fit(
         found = _finish(search, state, recipe.average, rng)
         if over_parameters and recipe.over_parameters.is_for(problem):
             found = _over_parameters(found, *recipe.over_parameters(search, state, rng))
-        return found, state
+        return _judged(found, search, state), state
 
     with blas_threads_for(len(problem)):
         if ordering is None or ordering.too_short:
@@ -116,6 +116,41 @@ def _renumbered(rows: Rows, kept: Mask) -> NDArray[np.intp]:
     """Indices of the rows that are kept, among those that are."""
     number = np.cumsum(kept) - 1
     return np.asarray(number[np.arange(len(kept))[rows][kept[rows]]])
+
+
+def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit:
+    """With the reasons not to use a fit: how much of the uncertainty of f is doubt about the labels."""
+    support, places = search.support(state), _between_readings(search)
+    known = _given_labels(search, state, places)
+    variance = found.posterior.mean_and_variance(places)[1]
+    for rival in search.rivals(state):
+        odds = expit(rival.evidence - state.evidence)
+        variance = variance + odds * (1.0 - odds) * (_given_labels(search, rival, places)[0] - known[0]) ** 2
+    least = np.finfo(float).eps * float(support.C.diagonal().mean())
+    doubt = float(np.mean(variance) / max(float(np.mean(known[1])), least))
+    flagged = found.probability > 0.5
+    findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
+    return replace(found, doubt=doubt, findings=tuple(findings))
+
+
+def _between_readings(search: Search) -> Array:
+    """Places half-way between two readings: at one itself, f is known to its noise, which may be none."""
+    X = search.X
+    if search.kernel.category_columns:
+        return X
+    chosen = np.random.default_rng(len(X)).permutation(len(X))[: diagnosis.POLICY.most_places]
+    return np.asarray(0.5 * (X[chosen] + X[np.roll(chosen, 1)]))
+
+
+def _given_labels(search: Search, at: State, places: Array) -> tuple[Array, Array]:
+    """Mean and variance of f there, if labels and parameters of a state were the true ones."""
+    support, kernel = search.support(at), search.kernel.with_theta(at.x[:-1])
+    means, covariance = support.posterior_of_means()
+    cross = kernel(places, search.X)
+    by_means = cross @ support.U
+    variance = kernel.diag(places) - np.einsum("ij,ij->i", cross @ support.Q, cross)
+    variance += np.einsum("ij,jk,ik->i", by_means, covariance, by_means)
+    return cross @ (support.Qy - support.U @ means), np.maximum(variance, 0.0)
 
 
 def _over_parameters(found: SparseBiasFit, each: list[Moments], parameters: list[Array]) -> SparseBiasFit:
@@ -149,14 +184,8 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
     flagged = moments.probability > 0.5
     residuals = np.full(len(labels), np.nan)
     residuals[labels == 0] = support.standardised_residuals()
-    findings = diagnosis.findings(
-        residuals,
-        flagged,
-        support.nearest_flagged(flagged),
-        float(support.clean_noise.min()),
-        at_lower_bound(search.kernel, state.report),
-        search.n_rivals(state),
-    )
+    bounded, noise = at_lower_bound(search.kernel, state.report), float(support.clean_noise.min())
+    notes = diagnosis.notes(residuals, flagged, support.nearest_flagged(flagged), noise, bounded)
     kernel = search.kernel.with_theta(x[:-1])
     return SparseBiasFit(
         kernel=kernel,
@@ -172,5 +201,6 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
         log_evidence=state.evidence,
         leave_one_out=float(log_density.sum()),
         trace=tuple(search.trace),
-        findings=tuple(findings),
+        findings=(),
+        notes=tuple(notes),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from scipy.special import ndtr, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, PartialPosterior, mixture_moments
+from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
 from biasgp.models.sparse.search import Search, SparseBiasFit, State
 
+_WithRows = TypeVar("_WithRows", Episode, Finding)
 RELEVANT = 7.0
 """Nats behind the best within which an explanation is averaged over: a weight of a thousandth is the least."""
 QUICK = LabelAverage(sweeps=4, burn_in=1)
@@ -124,8 +126,8 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
 
     index = np.flatnonzero(kept)
 
-    def renumbered(episode: Episode) -> Episode:
-        return replace(episode, rows=tuple(index[list(episode.rows)].tolist()))
+    def renumbered(about: _WithRows) -> _WithRows:
+        return replace(about, rows=tuple(index[list(about.rows)].tolist()))
 
     return replace(
         found,
@@ -134,7 +136,8 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
         probability=everywhere(found.probability, 1.0),
         bias=everywhere(found.bias, problem.y[~kept] - f),
         bias_variance=everywhere(found.bias_variance, spread),
-        findings=tuple(replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in found.findings),
+        findings=tuple(map(renumbered, found.findings)),
+        notes=tuple(map(renumbered, found.notes)),
         episodes=(*map(renumbered, found.episodes), *dropped),
         alternatives=tuple(tuple(map(renumbered, each)) for each in found.alternatives),
     )

@@ -192,14 +192,9 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
     labels: Labels = np.where(search.flagged, 1 + odds.chances[:, 1:].argmax(axis=1), 0)
     # All readings that are reported as outliers: also those that are too many for the search to drop.
     flagged = probability > 0.5
-    findings = diagnosis.findings(
-        np.where(flagged, np.nan, odds.residual / np.sqrt(odds.variance)),
-        flagged,
-        flagged[search.around.nearest[flagged]],
-        float(search.noise.min()),
-        at_lower_bound(problem.kernel, report),
-        0,
-    )
+    residuals = np.where(flagged, np.nan, odds.residual / np.sqrt(odds.variance))
+    nearest, bounded = flagged[search.around.nearest[flagged]], at_lower_bound(problem.kernel, report)
+    notes = diagnosis.notes(residuals, flagged, nearest, float(search.noise.min()), bounded)
     return SparseBiasFit(
         kernel=search.kernel,
         noise_variance=float(np.exp(report.x[-1])),
@@ -214,5 +209,7 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
         log_evidence=search.log_evidence(labels),
         leave_one_out=float(odds.log_density.sum()),
         trace=tuple(search.trace),
-        findings=tuple(findings),
+        findings=tuple(diagnosis.doubts(flagged, nearest, few.doubt)),
+        notes=tuple(notes),
+        doubt=few.doubt,
     )

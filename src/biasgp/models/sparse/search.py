@@ -102,6 +102,9 @@ class SparseBiasFit(FitResult):
     leave_one_out: float
     trace: tuple[Step, ...]
     findings: tuple[Finding, ...]
+    notes: tuple[Finding, ...] = ()
+    doubt: float = 1.0
+    """Mean variance of f at the readings over what it would be if labels (and, of few, parameters) were known."""
     episodes: tuple[Episode, ...] = ()
     alternatives: tuple[tuple[Episode, ...], ...] = ()
     """Explanations by other episodes that are almost as good; averaged over where there are episodes at all."""
@@ -282,14 +285,17 @@ class Search:
         own = support.added[state.labels] * (support.Qy - support.U @ means)
         return np.asarray((support.loadings @ means)[state.labels] + own)
 
-    def n_rivals(self, best: State) -> int:
-        """How many searches ended with almost the same evidence and quite different labels."""
+    def rivals(self, best: State) -> list[State]:
+        """Where searches ended with almost the same evidence and quite different labels; the majority is the signal."""
         flagged, policy = best.labels > 0, self.policy
         different = policy.rival_difference * max(int(flagged.sum()), policy.rival_flags)
-        return sum(
-            state.evidence > best.evidence - policy.rival_gap and int(((state.labels > 0) != flagged).sum()) > different
+        return [
+            state
             for state in self.ended
-        )
+            if state.evidence > best.evidence - policy.rival_gap
+            and int(((state.labels > 0) != flagged).sum()) > different
+            and np.mean(state.labels > 0) <= PRIOR.max_share
+        ]
 
 
 def at_lower_bound(kernel: Kernel, report: Report) -> list[str]:

@@ -260,7 +260,7 @@ def best_cut(values: Array, least: int) -> int | None:
     cuts = np.arange(least, n - least + 1)
     centred = values - values.mean()
     below = np.cumsum(centred)[cuts - 1]
-    # Σ(v − v̄)² within both parts falls by that of the means, and both sums of the centred values are equal but for sign.
+    # Σ(v − v̄)² within falls by what the two means explain; both sums of centred values are equal but for their sign.
     return int(cuts[np.argmax(below**2 * (1.0 / cuts + 1.0 / (n - cuts)))])
 
 
