@@ -19,8 +19,8 @@ from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.estimators.categories import CategoryColumn
 from biasgp.kernels import Constant, Matern32, Same
-from biasgp.persistence import ModelFileError, load_model, save_model
 from biasgp.models.sparse.starts import RECIPE
+from biasgp.persistence import ModelFileError, load_model, save_model
 
 N = 40
 KERNEL = Matern32().on("time") + Same("sensor") * Matern32().on("time")

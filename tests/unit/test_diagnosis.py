@@ -24,7 +24,7 @@ from biasgp.kernels import SquaredExponential
 from biasgp.messages import WARNINGS
 from biasgp.metrics import mse
 from biasgp.models import diagnosis
-from biasgp.models.diagnosis import NOTES, REMEDIES, Finding, _DiagnosisPolicy, doubts, looks_like_noise, notes
+from biasgp.models.diagnosis import REMEDIES, Finding, _DiagnosisPolicy, doubts, looks_like_noise, notes
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support

@@ -206,6 +206,9 @@ class PlainResiduals:
     looks: tuple[int, ...] = (1, 1)  # iterations after which the starts of the plain GP are compared
     iterations: int = 15
     min_members: int = 2  # readings of a level
+    limits: tuple[float, float] = (1.5, 1.5)
+    """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the farther half is
+    tried."""
 
     def __call__(self, search: Search, best: State) -> State:
         x, residual = self._plain(search, best.slab)
@@ -213,9 +216,12 @@ class PlainResiduals:
         cut = best_cut(residual[order], self.min_members)
         if cut is None:
             return best
-        half = int(PRIOR.max_share * len(order))
-        farther = np.argsort(np.abs(residual - np.median(residual)), kind="stable")
-        for out, kept in ((order[:cut], order[cut:]), (order[cut:], order[:cut]), (farther[-half:], farther[:-half])):
+        splits = [(order[:cut], order[cut:]), (order[cut:], order[:cut])]
+        if search.looks_non_gaussian(best, self.limits):
+            farther = np.argsort(np.abs(residual - np.median(residual)), kind="stable")
+            half = int(PRIOR.max_share * len(order))
+            splits.append((farther[-half:], farther[:-half]))
+        for out, kept in splits:
             labels = np.isin(np.arange(len(order)), out).astype(np.intp)
             if len(out) > PRIOR.max_share * len(order) or np.array_equal(labels > 0, best.labels > 0):
                 continue
@@ -416,7 +422,7 @@ class Annealed:
 
     temperatures: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
     """Of one sweep each. It finds the way out of such a state 13 times of 16, a longer or a hotter one less often."""
-    runs: int = 2
+    runs: int = 1
     up_to: int = 500  # readings: a sweep costs about N³, as much as several evaluations
     ahead: int = 64  # readings whose odds are computed at once
 
