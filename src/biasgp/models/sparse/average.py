@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from biasgp._typing import Array
+from biasgp.messages import CovarianceError
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
@@ -47,7 +48,6 @@ class LabelAverage:
     """Log odds. A more certain label is not drawn in a sweep: it would change once in a thousand."""
     settled_from: float = 9.0
     """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
-    ahead: int = 32  # readings whose odds are computed at once, at about the cost of one
 
     def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
         weights = support.log_weights()
@@ -61,33 +61,12 @@ class LabelAverage:
             doubt = _log_odds(weights)
             doubtful = np.flatnonzero(doubt < self.sampled_up_to)
             # Sorted by their odds first, so that neither the order of the rows nor the sign of y matters.
-            moved = self._sweep(part, rng.permutation(doubtful[np.argsort(doubt[doubtful])]), weights, rng)
+            moved = part.sweep(rng.permutation(doubtful[np.argsort(doubt[doubtful])]), rng, weights=weights)
             weights = part.log_weights() if moved else weights
             if sweep >= self.burn_in:
                 average.add()
                 probability[rows] += _probability_of_bias(weights) / self.sweeps
         return average.moments(probability)
-
-    def _sweep(self, part: Support, order: NDArray[np.intp], weights: Array, rng: np.random.Generator) -> int:
-        """Draw the label of one reading after another given all the others; returns how many changed.
-
-        `weights` are the log weights of all readings before the sweep.
-        """
-        gumbel_noise = rng.gumbel(size=(len(order), part.slab.n_groups + 1))
-        at = moves = 0
-        while at < len(order):
-            # What is drawn for the next readings holds until one of them changes.
-            ahead = order[at : at + self.ahead] if moves else order
-            ahead_weights = part.log_weights(ahead) if moves else weights[order]
-            drawn = (ahead_weights + gumbel_noise[at : at + len(ahead)]).argmax(axis=1)
-            changed = np.flatnonzero(drawn != part.labels[ahead])
-            if len(changed):
-                first = int(changed[0])
-                part.move(int(ahead[first]), int(drawn[first]))
-                at, moves = at + first + 1, moves + 1
-            else:
-                at += len(ahead)
-        return moves
 
 
 class _Average:
@@ -191,7 +170,7 @@ class ParameterAverage:
     """Mean and standard deviation of log σ² a priori, in units of y's robust variance: noise may be anything from
     nothing to all that there is. Without it the average never leaves a noise of nothing."""
     slab: tuple[float, float] = (0.0, 2.0)  # the same of log τ²: biases are about as large as the signal
-    gap: float = 5.0
+    several_kinds: float = 5.0  # nats by which several kinds of outlier must be better than one to be kept
     widest: float = 1.0  # standard deviation of a direction in which the density hardly falls
     first_step: float = 0.5  # of a trajectory, in standard deviations
 
@@ -202,7 +181,7 @@ class ParameterAverage:
     def __call__(self, search: Search, state: State, rng: np.random.Generator) -> tuple[list[Moments], list[Array]]:
         """Moments of f and of the biases at each draw of the parameters, and these."""
         state = self._one_group(search, state)
-        free = [g for g in range(state.slab.n_groups) if not (state.slab.replaced or state.slab.is_constant(g))]
+        free = _varying(state.slab)
         at = self._evaluate(search, state.slab, state.labels, np.append(state.x, np.log(state.slab.variances)[free]))
         labels = state.labels
 
@@ -237,21 +216,24 @@ class ParameterAverage:
         bias = search.bias(state)[out] if not slab.replaced else search.y[out]
         simple = Slab((max(float(np.var(bias)), PRIOR.lowest_variance),), slab.mean_variance)
         found = search.improve("one group", Candidate(state.x, simple, out.astype(np.intp), state.curvature))
-        return found if found.evidence > state.evidence - self.gap else state
+        return found if found.evidence > state.evidence - self.several_kinds else state
 
     def _evaluate(self, search: Search, slab: Slab, labels: Labels, x: Array) -> _Draw:
         """log p(y, labels, x) with the group means integrated out, and its gradient in x."""
         p = len(search.bounds)
         own, variances = x[:p], np.array(slab.variances)
-        free = [g for g in range(slab.n_groups) if not (slab.replaced or slab.is_constant(g))]
+        free = _varying(slab)
         variances[free] = np.exp(x[p:])
         limits = np.log([PRIOR.lowest_variance, PRIOR.highest_variance])
         outside = (own < search.bounds[:, 0]) | (own > search.bounds[:, 1])
         if outside.any() or (x[p:] < limits[0]).any() or (x[p:] > limits[1]).any():
             return _Draw(x, -np.inf, np.zeros(len(x)))
         C, pullback = search.kernel.with_theta(own[:-1]).vjp(search.X)
-        noise = float(np.exp(own[-1]))
-        support = Support(C, search.y, noise + search.known, replace(slab, variances=tuple(variances.tolist())), labels)
+        noise, slab = float(np.exp(own[-1])), replace(slab, variances=tuple(variances.tolist()))
+        try:
+            support = Support(C, search.y, noise + search.known, slab, labels)
+        except CovarianceError:  # K is singular: no density
+            return _Draw(x, -np.inf, np.zeros(len(x)))
         means, covariance = support.posterior_of_means()
         alpha = support.Qy - support.U @ means
         by_K = 0.5 * (np.outer(alpha, alpha) - support.Q + support.U @ covariance @ support.U.T)
@@ -263,6 +245,11 @@ class ParameterAverage:
         gradient = np.concatenate([pullback(by_K) - by_theta, [noise * by_noise.sum()], by_groups])
         gradient[p - 1 :] -= z / np.array([std for _, std in priors])
         return _Draw(x, support.log_evidence() - cost - 0.5 * float(z @ z), gradient, support)
+
+
+def _varying(slab: Slab) -> list[int]:
+    """Groups whose biases have a variance of their own."""
+    return [g for g in range(slab.n_groups) if not (slab.replaced or slab.is_constant(g))]
 
 
 def _log_odds(weights: Array) -> Array:

@@ -28,6 +28,7 @@ class _MovePolicy:
     min_inside: int = 3  # the GP keeps at least this many readings
     min_gain: float = 1e-9  # nats. A move that raises the log evidence by less is rounding.
     rounding: float = 1e-12  # lower limit of a positive difference, as a share of its minuend
+    ahead: int = 32  # readings whose odds are computed at once in a sweep, at about the cost of one
     batch: int = 32  # rank-one updates that are applied to Q together: one pass over N×N numbers instead of this many
 
 
@@ -246,6 +247,34 @@ class Support:
         border[i] = -1.0
         self._Q = add_outer(self._Q, 1.0 / pivot, border)
         self.logdet += float(np.log(pivot))
+
+    def sweep(
+        self,
+        order: NDArray[np.intp],
+        rng: np.random.Generator,
+        temperature: float = 1.0,
+        weights: Array | None = None,
+    ) -> int:
+        """Draw the label of one reading after another given all the others; returns how many changed.
+
+        Odds are taken to the power 1/temperature. `weights` are the log weights of all readings, if they are known.
+        """
+        gumbel_noise = rng.gumbel(size=(len(order), self.slab.n_groups + 1))
+        known = self.log_weights() if weights is None else weights
+        at = moves = 0
+        while at < len(order):
+            # What is drawn for the next readings holds until one of them changes.
+            ahead = order[at : at + _POLICY.ahead] if moves else order
+            ahead_weights = self.log_weights(ahead) if moves else known[order]
+            drawn = (ahead_weights / temperature + gumbel_noise[at : at + len(ahead)]).argmax(axis=1)
+            changed = np.flatnonzero(drawn != self.labels[ahead])
+            if len(changed):
+                first = int(changed[0])
+                self.move(int(ahead[first]), int(drawn[first]))
+                at, moves = at + first + 1, moves + 1
+            else:
+                at += len(ahead)
+        return moves
 
     def climb(self, max_moves: int | None = None) -> int:
         """Make the best single move until none raises p(y, labels); returns the number of moves made.

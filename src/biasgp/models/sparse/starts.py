@@ -424,7 +424,6 @@ class Annealed:
     """Of one sweep each. It finds the way out of such a state 13 times of 16, a longer or a hotter one less often."""
     runs: int = 1
     up_to: int = 500  # readings: a sweep costs about N³, as much as several evaluations
-    ahead: int = 64  # readings whose odds are computed at once
 
     def __call__(self, search: Search, best: State) -> State:
         if len(search.y) > self.up_to or best.slab.replaced or not best.labels.any():
@@ -434,7 +433,7 @@ class Annealed:
             try:
                 for temperature in self.temperatures:
                     support = support.copy()  # afresh: rounding adds up over many moves
-                    sweep(support, temperature, rng, self.ahead)
+                    support.sweep(self._shuffled(support, rng), rng, temperature)
                 support = support.copy()
                 support.climb()
             except np.linalg.LinAlgError:  # and may be all that is left of Q where there is hardly any noise
@@ -444,22 +443,10 @@ class Annealed:
                 best = search.improve("annealed", start, best)
         return best
 
-
-def sweep(support: Support, temperature: float, rng: np.random.Generator, ahead: int) -> None:
-    """Draw the label of one reading after another given all the others, with odds to the power 1/temperature."""
-    # Sorted first, so that the order of the rows does not matter.
-    order = rng.permutation(np.argsort(np.sort(support.log_weights(), axis=1)[:, -1], kind="stable"))
-    gumbel_noise, at = rng.gumbel(size=(len(order), support.slab.n_groups + 1)), 0
-    while at < len(order):
-        rows = order[at : at + ahead]
-        drawn = (support.log_weights(rows) / temperature + gumbel_noise[at : at + ahead]).argmax(axis=1)
-        changed = np.flatnonzero(drawn != support.labels[rows])
-        if len(changed):
-            first = int(changed[0])
-            support.move(int(rows[first]), int(drawn[first]))
-            at += first + 1
-        else:
-            at += len(rows)
+    @staticmethod
+    def _shuffled(support: Support, rng: np.random.Generator) -> NDArray[np.intp]:
+        """All readings, sorted by their odds first, so that the order of the rows does not matter."""
+        return rng.permutation(np.argsort(support.log_weights().max(axis=1), kind="stable"))
 
 
 @dataclass(frozen=True)
