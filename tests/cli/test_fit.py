@@ -276,9 +276,9 @@ def test_findings_are_told_in_the_words_of_the_command(run, readings, tmp_path, 
         assert result.exit_code == 0, result.output
         summary = json.loads((tmp_path / response / "summary.json").read_text(encoding="utf-8"))
         page = (tmp_path / response / "report.html").read_text(encoding="utf-8")
-        found = next(finding for finding in summary["findings"] if finding["code"] == "heavy-tail")
+        found = next(note for note in summary["notes"] if note["code"] == "heavy-tail")
         rows = found["rows"]
         assert rows and not set(rows) & {i + 1 for i in OUTLIERS} and max(rows) > 60
         told = f"Outliers may hide among them. Compare with --method {advice} Rows to look at: "
-        assert told in page and told in result.output and told in " ".join(summary["doubts"])
-        assert str(rows[0]) in summary["doubts"][0].rpartition("Rows")[2]
+        assert told in page and told in result.output and told in found["text"]
+        assert str(rows[0]) in found["text"].rpartition("Rows")[2]

@@ -204,12 +204,13 @@ def test_the_prior_can_be_switched_off_and_is_harmless_with_many_readings():
         SparseBiasGP(length_scale_prior="strong").fit(X, y)
 
 
-def test_the_prior_is_centred_beyond_the_usual_length_scale():
+def test_short_length_scales_cost_and_long_ones_do_not():
     prior = LengthScalePrior(np.array([np.nan, 0.0]))
-    assert prior(np.array([5.0, 2.0])) == (0.0, pytest.approx(np.zeros(2)))
-    value, gradient = prior(np.array([5.0, 4.5]))
+    for free in (2.0, 9.0):
+        assert prior(np.array([5.0, free])) == (0.0, pytest.approx(np.zeros(2)))
+    value, gradient = prior(np.array([5.0, -0.5]))
     assert value == pytest.approx(0.5)
-    assert_allclose(gradient, [0.0, 1.0 / 2.5])
+    assert_allclose(gradient, [0.0, -1.0 / 2.5])
 
 
 def test_few_readings_are_averaged_over_their_parameters():

@@ -51,9 +51,9 @@ class SparseBiasGP(LargeGP):
     reference : str or None
         Where the kernel has `Same` in it, the label of a sensor that has no error of its own and no episodes.
     length_scale_prior : {"weak", None}
-        "weak": the logarithm of each length-scale is normal with standard deviation 2.5 about two more than that of
-        √d times the spread of its column, d the number of inputs. It matters where readings are few for the number of
-        inputs. None: maximum likelihood.
+        "weak": short length-scales cost something, as by a normal density of log ℓ with standard deviation 2.5, from
+        e² times √d times the spread of their column downwards, d the number of inputs. It matters where readings are
+        few for the number of inputs. None: maximum likelihood.
 
     Attributes
     ----------

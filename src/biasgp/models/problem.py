@@ -21,22 +21,23 @@ OUTLIER_SIZE = 2.5
 
 @dataclass(frozen=True)
 class LengthScalePrior:
-    """log ℓ ~ N(log(usual ℓ) + shift, std²) for every length-scale, where the usual one is a column's spread times √d.
+    """Short length-scales are unlikely: below log(usual ℓ) + shift, log ℓ is normal, and above, anything goes.
 
-    The typical distance between two points grows as √d, so that f of many inputs is as smooth a priori as f of one. It
-    is weak: 95 % of its mass lies between a twentieth and a thousand times the usual length-scale, a factor of e costs
-    about a nat, and three hundred readings outweigh it.
+    The usual length-scale is a column's spread times √d: the typical distance between two points grows as √d, so that f
+    of many inputs is as smooth a priori as f of one. It is weak: at the usual length-scale it costs a third of a nat,
+    at a hundredth of it 3.5 nats, and three hundred readings outweigh it. Long ones cost nothing: most inputs of many
+    do not matter, and their length-scales must be free to say so.
     """
 
     usual: Array  # logarithms; NaN where an entry of θ is no length-scale
-    shift: float = 2.0  # an input matters to f less often than not: its length-scale is then long
+    shift: float = 2.0
     std: float = 2.5
-    """Both by benchmarks/shapes.py --only few: with 1.7, and with shifts of 1 or 2.7, more draws have twice the error
-    of the oracle."""
+    """Both by benchmarks/shapes.py --only few: with a shift of 3, and with a standard deviation of 1.7, 40 readings of
+    ten inputs without outliers have 5 to 11 % more error than a plain GP's, with these 4 % less."""
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """−log p(θ), up to a constant, and its gradient."""
-        z = np.nan_to_num((theta - self.usual - self.shift) / self.std)
+        z = np.minimum(np.nan_to_num((theta - self.usual - self.shift) / self.std), 0.0)
         return 0.5 * float(z @ z), z / self.std
 
 
