@@ -112,7 +112,7 @@ class FitRecord:
     episodes: tuple[EpisodeRecord, ...] | None = None
     """Biases that lasted, in the order of time; None where they were not looked for."""
     notes: tuple[str, ...] = ()
-    """What the readings cannot tell about them."""
+    """What a reader should know of the readings and their episodes."""
 
     @property
     def in_unit(self) -> str:

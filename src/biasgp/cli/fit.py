@@ -198,6 +198,7 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
     say(*remarks(outcome), *sentences(outcome))
     if outcome.settings.episodes:
         _tell_episodes(outcome)
+    say(*(f"Note: {note}" for note in outcome.notes_in_words))
     if outcome.flagged.any():
         _tell_flagged(outcome)
     say(*(f"Look at this: {doubt}" for doubt in outcome.doubts), style="yellow")
@@ -206,14 +207,13 @@ def tell(outcome: Analysis, folder: Path, seconds: float) -> None:
 
 
 def _tell_episodes(outcome: Analysis) -> None:
-    """Biases that last, in the terminal, and what is unclear about them."""
+    """Biases that last, in the terminal."""
     found = sorted(outcome.episode_records, key=lambda each: -each.log_odds)
     more = len(found) - SHOWN_EPISODES
     say("Episodes, the most certain first" if found else "No episodes were found.", style="bold" if found else "")
     say(*(f"  {each.words}" for each in found[:SHOWN_EPISODES]))
     if more > 0:
         say(f"  and {more:,} more, which are in summary.json.")
-    say(*(f"Note: {note}" for note in outcome.notes_in_words))
 
 
 def _tell_flagged(outcome: Analysis) -> None:
