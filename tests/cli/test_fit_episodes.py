@@ -211,7 +211,9 @@ def test_table_and_events_cannot_both_be_standard_input(run):
 
 def test_the_terminal_lists_ten_and_says_how_many_more(capsys):
     rows = np.arange(3)
-    many = [EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck\u001b[31m {i}.") for i in range(13)]
+    many = [
+        EpisodeRecord("stuck", rows, (0.0, 1.0), "", "", 0.0, 1.0, float(i), f"stuck\u001b[31m {i}.") for i in range(13)
+    ]
     _tell_episodes(SimpleNamespace(episode_records=many))
     printed = capsys.readouterr().out
     assert [f" {i}." in printed for i in range(13)] == [False] * 3 + [True] * SHOWN_EPISODES

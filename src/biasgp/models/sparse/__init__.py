@@ -126,8 +126,9 @@ def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit
     for rival in search.rivals(state):
         odds = expit(rival.evidence - state.evidence)
         variance = variance + odds * (1.0 - odds) * (_given_labels(search, rival, places)[0] - known[0]) ** 2
-    least = np.finfo(float).eps * float(support.C.diagonal().mean())
-    doubt = float(np.mean(variance) / max(float(np.mean(known[1])), least))
+    with_labels, least = float(np.mean(known[1])), np.finfo(float).eps * float(support.C.diagonal().mean())
+    # Where f itself hardly varies (a linear kernel at its centre), nothing can be in doubt.
+    doubt = float(np.mean(variance)) / with_labels if with_labels > least else 1.0
     flagged = found.probability > 0.5
     findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
     return replace(found, doubt=doubt, findings=tuple(findings))
