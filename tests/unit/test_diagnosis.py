@@ -303,7 +303,7 @@ def test_a_search_cut_short_is_told():
 @pytest.mark.parametrize(
     ("target", "value", "category", "words"),
     [
-        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(too_many_flagged=0.01), OverflaggingWarning, "are flagged"),
+        ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(majority=7.0), OverflaggingWarning, "are flagged"),
         ("biasgp.models.diagnosis.POLICY", _DiagnosisPolicy(doubt=0.5), AmbiguousOutliersWarning, "is in doubt"),
         (
             "biasgp.models.diagnosis.POLICY",

@@ -71,7 +71,8 @@ class SparseBiasGP(LargeGP):
     alternatives_ : tuple of tuple of Episode
         Other sets of episodes that explain the readings almost as well.
     notes_ : tuple of Finding
-        What a reader should know, and what does not make the fit untrustworthy: faults that may be signal.
+        What a reader should know, and what by itself does not make the fit untrustworthy: faults that may be signal,
+        heavy tails, neighbours that are flagged, noise or a length-scale on its lowest value.
     groups_ : tuple of Group
         The kinds of outlier found: share of the readings, mean and variance of the bias (in the model's units).
     replaced_ : bool

@@ -90,7 +90,8 @@ class _DiagnosisPolicy:
     fewest_residuals: int = 20  # of fewer, skewness and kurtosis say nothing
     most_residuals: int = 5000
     """Standard errors are those of at most so many: among more, a departure too small to matter would show."""
-    too_many_flagged: float = 0.45  # share of the readings that is suspect by itself
+    majority: float = 1.0
+    """Standard errors below a half from which the share of flagged readings is too many: the majority is the signal."""
     many_flagged: float = 0.1  # share that is suspect where hardly any noise is left
     noiseless: float = 1e-4  # noise variance that is hardly any, in units of y's robust variance
     doubt: float = 2.0
@@ -134,7 +135,7 @@ def doubts(flagged: Mask, nearest_flagged: Mask, doubt: float) -> list[Finding]:
     """Reasons not to use a sparse-bias fit. `doubt` is the variance of f over what it would be with known labels."""
     clustered = _clusters(flagged, nearest_flagged) if _mostly_clustered(nearest_flagged) else None
     found, share = [] if clustered is None else [replace(clustered, code="mostly-clustered")], float(np.mean(flagged))
-    if share > POLICY.too_many_flagged:
+    if share > 0.5 - POLICY.majority * 0.5 / np.sqrt(len(flagged)):
         text = f"{share:.0%} of the readings are flagged: the others may be the outliers."
         found.append(Finding("overflagging", text, ("transform",)))
     if doubt > POLICY.doubt:
