@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from accuracy import DATASETS
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.data import STRESSES, Simulation, two_sided
+from biasgp.data.simulate import friedman, one_dimensional
 
 LIMIT = {"sizes": 1.5, "few": 1.5}
 """Times the oracle's error from which a fit is bad, where it is not 1.25."""
@@ -66,14 +67,9 @@ def wave(rng: np.random.Generator, share: float) -> Simulation:
 
 
 def neal(rng: np.random.Generator, share: float, kind: str) -> Simulation:
-    """100 readings of Neal's function at normal inputs; outliers N(0, 1), Cauchy or at +2."""
-
-    def f(X: np.ndarray) -> np.ndarray:
-        x = X[:, 0]
-        return np.asarray(0.3 + 0.4 * x + 0.5 * np.sin(2.7 * x) + 1.1 / (1.0 + x**2))
-
+    """100 readings of Neal's function, which is the paper's, at normal inputs; outliers N(0, 1), Cauchy or at +2."""
     X, grid = rng.standard_normal((100, 1)), np.linspace(-2.2, 2.2, 441)[:, None]
-    data = simulation(f, X, grid, f(X) + 0.1 * rng.standard_normal(100))
+    data = simulation(one_dimensional, X, grid, one_dimensional(X) + 0.1 * rng.standard_normal(100))
     bias = {
         "normal": lambda: rng.standard_normal(100),
         "Cauchy": lambda: 0.5 * rng.standard_cauchy(100),
@@ -84,16 +80,11 @@ def neal(rng: np.random.Generator, share: float, kind: str) -> Simulation:
 
 def laboratory(rng: np.random.Generator, d: int, n: int, kind: str) -> Simulation:
     """Friedman's function of d inputs, five of which matter, in units of its standard deviation; noise 0.1."""
-
-    def raw(X: np.ndarray) -> np.ndarray:
-        waves = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])
-        return np.asarray(waves + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3] + 5.0 * X[:, 4])
-
     X, X_test = rng.uniform(size=(n, d)), rng.uniform(size=(1000, d))
-    mean, sd = raw(X_test).mean(), raw(X_test).std()
+    mean, sd = friedman(X_test).mean(), friedman(X_test).std()
 
     def f(X: np.ndarray) -> np.ndarray:
-        return np.asarray((raw(X) - mean) / sd)
+        return np.asarray((friedman(X) - mean) / sd)
 
     data = simulation(f, X, X_test, f(X) + 0.1 * rng.standard_normal(n))
     if kind == "none":

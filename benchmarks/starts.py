@@ -58,7 +58,8 @@ class WithRecipe(SparseBiasGP):
     recipe = RECIPE
 
     def _fit_model(self, problem: Problem, events: object = None) -> sparse.SparseBiasFit:
-        return sparse.fit(problem, self.max_iter, np.random.default_rng(self.random_state), recipe=self.recipe)
+        rng = np.random.default_rng(self.random_state)
+        return sparse.fit(problem.with_prior(), self.max_iter, rng, recipe=self.recipe)
 
 
 def recipes(only: list[str], together: bool) -> dict[str, Recipe]:
