@@ -22,6 +22,7 @@ from typing import Self
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.kernels.state_space import StateSpace, multiplied, stacked
 
 Pullback = Callable[[Array], Array]
 """From weights W to the gradient of ΣW∘C in theta."""
@@ -108,6 +109,10 @@ class Kernel(ABC):
     def embedding(self, X: Array) -> Array:
         """Further coordinates, beside the columns themselves, in which near points are correlated; shape (n, k)."""
         return np.empty((len(X), 0))
+
+    def state_space(self, width: int) -> StateSpace | None:
+        """The form that makes the exact GP cost O(N) where one of `width` inputs is time; None where there is none."""
+        return None
 
     @abstractmethod
     def scaled(self, factor: float) -> Kernel:
@@ -223,6 +228,9 @@ class Sum(_Pair):
         (A, pull_a), (B, pull_b) = left, right
         return A + B, lambda W: np.concatenate([pull_a(W), pull_b(W)])
 
+    def state_space(self, width: int) -> StateSpace | None:
+        return stacked(self.left.state_space(width), self.right.state_space(width))
+
     def scaled(self, factor: float) -> Kernel:
         return Sum(self.left.scaled(factor), self.right.scaled(factor))
 
@@ -257,6 +265,9 @@ class Product(_Pair):
     def _joined(left: tuple[Array, Pullback], right: tuple[Array, Pullback]) -> tuple[Array, Pullback]:
         (A, pull_a), (B, pull_b) = left, right
         return A * B, lambda W: np.concatenate([pull_a(W * B), pull_b(W * A)])
+
+    def state_space(self, width: int) -> StateSpace | None:
+        return multiplied(self.left.state_space(width), self.right.state_space(width))
 
     def scaled(self, factor: float) -> Kernel:
         return Product(self.left.scaled(factor), self.right)

@@ -62,6 +62,11 @@ class Leaf(Kernel):
         """The chosen columns of points (..., d)."""
         return X if self.columns is None else X[..., cast("tuple[int, ...]", self.columns)]
 
+    def _only_column(self, width: int) -> int | None:
+        """The column that it sees, of `width`; None where there are several."""
+        seen = range(width) if self.columns is None else cast("tuple[int, ...]", self.columns)
+        return seen[0] if len(seen) == 1 else None
+
     def _to_columns(self, values: Array, width: int) -> Array:
         """Values of the chosen columns among all `width` columns, with zeros for the others."""
         spread = np.zeros(width)

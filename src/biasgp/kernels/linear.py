@@ -11,6 +11,7 @@ from biasgp._typing import Array
 from biasgp.inputs import column_scales
 from biasgp.kernels.base import Pullback
 from biasgp.kernels.leaf import Leaf
+from biasgp.kernels.state_space import StateSpace, constants
 
 LINEAR_WEIGHT = 1e-2
 """What a squared standard deviation of a column counts in the distance: a linear function has no scale of its own."""
@@ -32,6 +33,9 @@ class Constant(Leaf):
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
         C = np.full((*P.shape[:-1], P.shape[-2]), self._values("variance")[0])
         return C, lambda W: np.array([np.vdot(W, C)])
+
+    def state_space(self, width: int) -> StateSpace | None:
+        return constants(np.array(self._values("variance")), True, lambda X: np.ones((len(X), 1)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -83,6 +87,10 @@ class Linear(Leaf):
             return np.asarray(variance * (each if self.ard else each.sum()))
 
         return np.asarray((A * variance) @ A.swapaxes(-1, -2)), pullback
+
+    def state_space(self, width: int) -> StateSpace | None:
+        center = np.array(self.center)
+        return constants(np.broadcast_to(self._values("variance"), center.shape), not self.ard, self._features)
 
     def inverse_square_lengths(self, X: Array) -> Array:
         return self._to_columns(LINEAR_WEIGHT / column_scales(self._columns_of(X)) ** 2, X.shape[1])

@@ -12,6 +12,7 @@ from biasgp.inputs import neighbour_gap
 from biasgp.kernels.base import Pullback
 from biasgp.kernels.durations import Duration
 from biasgp.kernels.leaf import Leaf
+from biasgp.kernels.state_space import StateSpace, periodic
 from biasgp.kernels.stationary import SquaredExponential
 
 _PERIODS = 4
@@ -91,3 +92,9 @@ class Periodic(SquaredExponential):
 
     def embedding(self, X: Array) -> Array:
         return self.scaled_inputs(X)
+
+    def state_space(self, width: int) -> StateSpace | None:
+        if (column := self._only_column(width)) is None:
+            return None
+        values = (self._values(name)[0] for name in ("variance", "length_scale", "period"))
+        return periodic(*values, column)

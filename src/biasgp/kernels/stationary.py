@@ -13,6 +13,7 @@ from biasgp.inputs import column_scales, neighbour_gap
 from biasgp.kernels.base import Pullback
 from biasgp.kernels.durations import Duration
 from biasgp.kernels.leaf import Leaf
+from biasgp.kernels.state_space import StateSpace, matern
 
 SAME_POINT = 1e-6
 """Distance, in length-scales, at which the exponential kernel's slope stops growing: it has no limit at 0, and what a
@@ -124,6 +125,12 @@ class Stationary(Leaf):
     def inverse_square_lengths(self, X: Array) -> Array:
         return self._to_columns(1.0 / np.square(self._values("length_scale")), X.shape[1])
 
+    def _matern(self, order: int, width: int) -> StateSpace | None:
+        """Its state-space form, if it sees one column."""
+        if (column := self._only_column(width)) is None:
+            return None
+        return matern(order, self._values("variance")[0], self._values("length_scale")[0], column)
+
     def stretched(self, factor: float) -> Self:
         if "length_scale" in self.held:
             return self
@@ -152,6 +159,9 @@ class SquaredExponential(Stationary):
 class Exponential(Stationary):
     """exp(−D): continuous, nowhere smooth; the paper's choice for sensors."""
 
+    def state_space(self, width: int) -> StateSpace | None:
+        return self._matern(0, width)
+
     @staticmethod
     def profile(D2: Array) -> tuple[Array, Array]:
         D = np.sqrt(D2, out=D2)
@@ -163,6 +173,9 @@ class Exponential(Stationary):
 
 class Matern32(Stationary):
     """(1 + r) exp(−r), r = √3 D: once differentiable."""
+
+    def state_space(self, width: int) -> StateSpace | None:
+        return self._matern(1, width)
 
     @staticmethod
     def profile(D2: Array) -> tuple[Array, Array]:
@@ -177,6 +190,9 @@ class Matern32(Stationary):
 
 class Matern52(Stationary):
     """(1 + r + r²/3) exp(−r), r = √5 D: twice differentiable."""
+
+    def state_space(self, width: int) -> StateSpace | None:
+        return self._matern(2, width)
 
     @staticmethod
     def profile(D2: Array) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """How every model searches for its covariance parameters: starts and bounds from the data, few readings first.
 
 Exactly, on half of the readings and then on all. With nearest neighbours, exactly on a few hundred, then with a sample
-of the terms of the density, then with all of them.
+of the terms of the density, then with all of them. In order of time, on a few hundred, on stretches of the record, and
+on all of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.dense_engine import DenseEngine
+from biasgp.covariance.markov import MarkovEngine, MarkovPosterior, TimeSurroundings, is_markov
 from biasgp.covariance.neighbours import Nearness
 from biasgp.covariance.posterior import PartialPosterior
 from biasgp.covariance.protocol import Engine, Posterior
@@ -46,6 +48,7 @@ class _SearchStages:
     sampled_share: float = 0.1
     """Of the conditionals, at least SOME_TERMS, on which the search goes on: their sum is an unbiased estimate of the
     whole, and leaves a few steps to be done with all of them, however many there are."""
+    stretches: int = 10  # of consecutive readings that make such a sample, where they are in order of time
     moved: float = 1.3  # factor of a length-scale, relative to the others, that calls for new neighbours
     max_refreshes: int = 3  # of the neighbours
     tolerances_for: int = 1000  # for which the optimiser's tolerances are meant: what data can tell grows as they do
@@ -200,7 +203,7 @@ class _EngineSurroundings:
         return mean, variance
 
 
-Surroundings = _EngineSurroundings | NeighbourSurroundings
+Surroundings = _EngineSurroundings | NeighbourSurroundings | TimeSurroundings
 """Predictions of each reading without itself."""
 
 
@@ -261,6 +264,40 @@ class NearestNeighbours(Strategy):
         return before
 
 
+class InOrderOfTime(Strategy):
+    """Exact at any number of readings, for kernels of time that have a state-space form."""
+
+    def engine(self, kernel: Kernel, X: Array) -> MarkovEngine:
+        return MarkovEngine(kernel, X)
+
+    def complete(
+        self, build: Build, problem: Problem, found: Found, bounds: Array, max_iter: int, *, sample: bool = True
+    ) -> tuple[Engine, Report]:
+        if sample and max(found.n, SOME_TERMS) < 0.5 * len(problem):
+            found = Found(self.with_sample_of_terms(build, problem, found, bounds, max_iter), len(problem))
+        stage("all readings")
+        return super().complete(build, problem, found, bounds, max_iter)
+
+    def with_sample_of_terms(
+        self, build: Build, problem: Problem, found: Found, bounds: Array, max_iter: int
+    ) -> Report:
+        stage("a sample of the readings")
+        size = max(round(POLICY.sampled_share * len(problem)), SOME_TERMS)
+        if size >= len(problem):
+            return super().complete(build, problem, found, bounds, max_iter)[1]
+        order = self.engine(problem.kernel, problem.X).timeline.order
+        starts = np.linspace(0, len(problem) - size // POLICY.stretches, POLICY.stretches).astype(int)
+        part = problem[np.concatenate([order[start : start + size // POLICY.stretches] for start in starts])]
+        report = super().complete(build, part, found, bounds, max_iter)[1]
+        return _grown(report, len(problem) / len(part))
+
+    def posterior(self, kernel: Kernel, problem: Problem, noise: Array, kept: Mask) -> Posterior:
+        return MarkovPosterior(kernel, problem.X[kept], problem.y[kept], noise[kept], kept)
+
+    def surroundings(self, kernel: Kernel, X: Array, before: Surroundings | None = None) -> Surroundings:
+        return before or TimeSurroundings(kernel, X)
+
+
 @dataclass(frozen=True)
 class Approximation:
     """A value of `approximation=`: what it makes of the number of neighbours and a pool, and what "auto" has it for."""
@@ -272,6 +309,7 @@ class Approximation:
 
 APPROXIMATIONS = [
     Approximation("exact", lambda neighbours, make_pool: EXACT, lambda kernel, X: len(X) <= EXACT_UP_TO),
+    Approximation("state-space", lambda neighbours, make_pool: InOrderOfTime(), is_markov),
     Approximation("vecchia", NearestNeighbours, lambda kernel, X: True),
 ]
 """In the order in which "auto" looks for the first that suits. A new engine is a line here."""

@@ -1,0 +1,341 @@
+"""The exact engine for time: O(N) time and memory, for one input and kernels that have a state-space form.
+
+The readings are put in order of time; a Kalman filter and its adjoint (`markov_passes.py`) then give the likelihood,
+its gradient, K⁻¹y, the diagonal of K⁻¹, and f at any time. Other inputs may be in the kernel by linear functions of
+them, whose coefficients are part of the state. A reading with infinite noise is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from biasgp._typing import Array, Mask
+from biasgp.covariance.markov_passes import COMPILED, Gaps, passes
+from biasgp.covariance.posterior import PartialPosterior
+from biasgp.covariance.protocol import Density
+from biasgp.kernels import Kernel
+from biasgp.kernels.state_space import StateSpace
+
+Index = NDArray[np.intp]
+PIECE = 4096
+"""Readings at a time whose A and Q are in memory: those of three numbers per state then stay in a core's cache. As many
+different gaps, in a record of any length, are kept in one table."""
+
+
+def state_space_of(kernel: Kernel, X: Array) -> StateSpace:
+    """The kernel's state-space form, or an error that says what to do."""
+    form = kernel.state_space(X.shape[1])
+    if form is None:
+        raise ValueError(
+            f"approximation='state-space' needs a kernel of one input that is a finite state, and {kernel!r} has none. "
+            "These have: Exponential, Matern32, Matern52, Periodic, Constant and Linear of one column, their sums and "
+            "products, and Linear of other columns in a sum. Instead of SquaredExponential take Matern52, which is "
+            "nearly as smooth; several inputs need approximation='vecchia'."
+        )
+    return form
+
+
+def is_markov(kernel: Kernel, X: Array) -> bool:
+    """Whether the engine is exact for this kernel, and compiled."""
+    form = kernel.state_space(X.shape[1])
+    return COMPILED and form is not None and form.accuracy == 0.0
+
+
+class _Piece(NamedTuple):
+    """Consecutive readings: the gap before each of them is lengths[which]."""
+
+    rows: slice
+    lengths: Array
+    which: Index
+
+
+class Timeline:
+    """Readings in order of time, and the gaps between them."""
+
+    def __init__(self, times: Array) -> None:
+        self.order: Index = np.argsort(times, kind="stable")
+        self.times = times[self.order]
+        gaps = np.diff(self.times, prepend=self.times[:1])
+        lengths = np.unique(gaps[: 2 * PIECE])
+        if len(lengths) <= PIECE:
+            lengths = np.unique(gaps)
+        if len(lengths) <= PIECE:
+            self.pieces = [_Piece(slice(0, len(gaps)), lengths, np.searchsorted(lengths, gaps))]
+        else:
+            cuts = range(0, len(gaps), PIECE)
+            rows = [slice(start, min(start + PIECE, len(gaps))) for start in cuts]
+            self.pieces = [_Piece(part, gaps[part], np.arange(part.stop - part.start)) for part in rows]
+
+    def moves(self, form: StateSpace, piece: _Piece) -> Gaps:
+        """A and Q of a piece's gaps."""
+        A, Q = form.move(piece.lengths)
+        return Gaps(piece.which, piece.lengths, np.ascontiguousarray(A), np.ascontiguousarray(Q))
+
+
+class MarkovEngine:
+    """The engine for inputs X, whose column of time the kernel names."""
+
+    def __init__(self, kernel: Kernel, X: Array) -> None:
+        self.X = X
+        self.column = state_space_of(kernel, X).column
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return Timeline(np.zeros(len(self.X)) if self.column is None else self.X[:, self.column])
+
+    def covariance(self, kernel: Kernel, noise: Array) -> MarkovCovariance:
+        return MarkovCovariance(self, kernel, noise)
+
+
+class _Found(NamedTuple):
+    """Of each reading, in order of time: (K⁻¹y)ᵢ, (K⁻¹)ᵢᵢ, and mean and variance of f given all others."""
+
+    alpha: Array
+    precision: Array
+    mean: Array
+    variance: Array
+
+
+class _Filtered(NamedTuple):
+    """Of each reading, in order of time: mean and covariance of the state before it, its residual and its variance."""
+
+    mean: Array
+    covariance: Array
+    residual: Array
+    spread: Array
+
+
+class _Adjoint(NamedTuple):
+    """r and N of the state before each reading (see `markov_passes`)."""
+
+    r: Array
+    N: Array
+
+
+class MarkovCovariance:
+    """K at fixed parameters."""
+
+    jitter = 0.0
+
+    def __init__(self, engine: MarkovEngine, kernel: Kernel, noise: Array) -> None:
+        self.engine, self.kernel, self.noise = engine, kernel, noise
+        self.form = state_space_of(kernel, engine.X)
+        self._passes = passes(self.form.size)
+        self._timeline = engine.timeline
+
+    @cached_property
+    def _ordered(self) -> tuple[Array, Array]:
+        """Noise and h of each reading, in order of time."""
+        order = self._timeline.order
+        return self.noise[order], np.ascontiguousarray(self.form.observe(self.engine.X[order]))
+
+    def _pieces(self, y: Array, *, backwards: bool = False) -> Iterator[tuple[_Piece, tuple[Array, ...], Gaps]]:
+        """Each piece of the record with its readings (values, noise, h) and gaps."""
+        noise, h = self._ordered
+        for piece in self._timeline.pieces[:: -1 if backwards else 1]:
+            yield piece, (y[piece.rows], noise[piece.rows], h[piece.rows]), self._timeline.moves(self.form, piece)
+
+    def filtered(self, y: Array) -> tuple[float, _Filtered]:
+        """−log p(y) without its constant, and the pass forward; y in order of time."""
+        n, size = len(y), self.form.size
+        found = _Filtered(np.empty((n, size)), np.empty((n, size, size)), np.empty(n), np.empty(n))
+        state, value = (np.zeros(size), self.form.prior.copy()), 0.0
+        for piece, readings, gaps in self._pieces(y):
+            value += self._passes.forward(readings, gaps, state, tuple(part[piece.rows] for part in found))
+        return value, found
+
+    def smoothed(self, y: Array, filtered: _Filtered, *, adjoint: bool = False) -> tuple[_Found, _Adjoint]:
+        """The pass backward, for a pass forward; with `adjoint`, also r and N before every reading."""
+        found, kept, _ = self._backward(y, filtered, gradient=False, adjoint=adjoint)
+        return found, kept
+
+    def _backward(
+        self, y: Array, filtered: _Filtered, *, gradient: bool, adjoint: bool = False
+    ) -> tuple[_Found, _Adjoint, Array]:
+        n, size = len(y), self.form.size
+        found = _Found(*(np.empty(n) for _ in range(4)))
+        rows = n if adjoint else 0
+        kept = _Adjoint(np.empty((rows, size)), np.empty((rows, size, size)))
+        state, by_theta = (np.zeros(size), np.zeros((size, size))), np.zeros(len(self.kernel.theta))
+        nothing = np.zeros((size, size))
+        for piece, readings, gaps in self._pieces(y, backwards=True):
+            by_F, by_Q = np.zeros((size, size)), np.zeros(gaps.A.shape if gradient else (0, size, size))
+            parts = (tuple(part[piece.rows] for part in each) for each in (filtered, found))
+            own = tuple(part[piece.rows] for part in kept) if adjoint else tuple(kept)
+            self._passes.backward(readings, gaps, state, *parts, (by_F, by_Q), own)
+            if gradient:
+                by_theta += self.form.pull(piece.lengths, by_F, by_Q, nothing)
+        if gradient:
+            r, N = state
+            by_prior = 0.5 * (np.outer(r, r) - N)
+            by_theta += self.form.pull(np.zeros(0), nothing, np.zeros((0, size, size)), by_prior)
+        return found, kept, by_theta
+
+    def _in_rows(self, values: Array) -> Array:
+        """Values in order of time, in the order of the rows of X."""
+        back = np.empty_like(values)
+        back[self._timeline.order] = values
+        return back
+
+    def leave_one_out(self, y: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at each row of X given the readings at all others."""
+        ordered = y[self._timeline.order]
+        found, _ = self.smoothed(ordered, self.filtered(ordered)[1])
+        return self._in_rows(found.mean), np.maximum(self._in_rows(found.variance), 0.0)
+
+    def solve(self, b: Array) -> Array:
+        if b.ndim > 1:
+            return np.column_stack([self.solve(column) for column in b.T])
+        ordered = b[self._timeline.order]
+        return self._in_rows(self.smoothed(ordered, self.filtered(ordered)[1])[0].alpha)
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        nothing = np.zeros(len(self.noise))
+        return self._in_rows(self.smoothed(nothing, self.filtered(nothing)[1])[0].precision)
+
+    def inverse_diagonal(self) -> Array:
+        return self._diagonal
+
+    def negative_log_density(self, residual: Array, *, each_noise: bool = False) -> Density:
+        """−log N(residual; 0, K) and its gradient."""
+        y = residual[self._timeline.order]
+        value, filtered = self.filtered(y)
+        found, _, by_theta = self._backward(y, filtered, gradient=True)
+        by_noise = 0.5 * (found.precision - found.alpha**2)
+        count = np.isfinite(self.noise).sum()
+        whole = float(value + 0.5 * count * np.log(2.0 * np.pi))
+        return Density(whole, -by_theta, self._in_rows(by_noise) if each_noise else by_noise.sum(keepdims=True))
+
+    def _times_C(self, v: Array) -> Array:
+        """C(θ)v."""
+        ordered, out = v[self._timeline.order], np.zeros(len(v))
+        for backwards in (False, True):
+            state = np.zeros(self.form.size)
+            for piece, (values, _, h), gaps in self._pieces(ordered, backwards=backwards):
+                sweep = self._passes.collect_backward if backwards else self._passes.collect
+                sweep((values, h), gaps, self.form.prior, state, out[piece.rows])
+        return self._in_rows(out)
+
+    def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
+        """The free readings alone determine their α, once what the held ones add to y there is taken off."""
+        held = np.where(free, 0.0, alpha)
+        alone = MarkovCovariance(self.engine, self.kernel, np.where(free, self.noise, np.inf))
+        found = np.where(free, alone.solve(y - self._times_C(held)), alpha)
+        delta = y - self._times_C(found) - self.noise * found
+        return found, np.where(free, 0.0, delta)
+
+    def posterior(self, residual: Array) -> MarkovPosterior:
+        return MarkovPosterior(self.kernel, self.engine.X, residual, self.noise)
+
+
+class TimeSurroundings:
+    """The readings before and after each reading, for predictions of each without itself."""
+
+    def __init__(self, kernel: Kernel, X: Array) -> None:
+        self.engine = MarkovEngine(kernel, X)
+
+    @cached_property
+    def nearest(self) -> Index:
+        """Of each reading, the nearest other in time."""
+        line, n = self.engine.timeline, len(self.engine.X)
+        gaps = np.diff(line.times, prepend=-np.inf, append=np.inf)
+        beside = np.arange(n) + np.where(gaps[:-1] <= gaps[1:], -1, 1)
+        found = np.empty(n, dtype=np.intp)
+        found[line.order] = line.order[np.clip(beside, 0, n - 1)]
+        return found
+
+    def leave_one_out(self, kernel: Kernel, y: Array, noise: Array, usable: Mask) -> tuple[Array, Array]:
+        """Mean and variance of f at each reading given the usable others."""
+        return self.engine.covariance(kernel, np.where(usable, noise, np.inf)).leave_one_out(y)
+
+
+class _States(NamedTuple):
+    """What predictions are made from, in order of time: the state after each reading given those up to it, and the
+    adjoint of the state before it."""
+
+    times: Array
+    mean: Array
+    covariance: Array
+    adjoint: _Adjoint
+    gains: Array
+
+
+@dataclass(frozen=True)
+class MarkovPosterior:
+    """f at any time given the readings before and after it; `residual` is y − δ.
+
+    `kept` says which readings of the fit these are, where some were dropped.
+    """
+
+    kernel: Kernel
+    X: Array
+    residual: Array
+    noise: Array
+    kept: Mask | None = None
+    jitter: float = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be made again."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @cached_property
+    def _covariance(self) -> MarkovCovariance:
+        return MarkovEngine(self.kernel, self.X).covariance(self.kernel, self.noise)
+
+    @cached_property
+    def _states(self) -> _States:
+        K = self._covariance
+        line, (noise, h) = K._timeline, K._ordered
+        y = self.residual[line.order]
+        _, before = K.filtered(y)
+        _, adjoint = K.smoothed(y, before, adjoint=True)
+        gain = np.einsum("nij,nj->ni", before.covariance, h) / before.spread[:, None]
+        kept = np.eye(K.form.size) - np.einsum("ni,nj->nij", gain, h)
+        after = kept @ before.covariance @ kept.swapaxes(1, 2)
+        there = np.isfinite(noise)
+        after += np.where(there, noise, 0.0)[:, None, None] * np.einsum("ni,nj->nij", gain, gain)
+        return _States(line.times, before.mean + gain * before.residual[:, None], after, adjoint, gain)
+
+    def _around(self, X: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Of points X: h; mean and covariance of the state given the readings up to there; r and N there."""
+        form, states = self._covariance.form, self._states
+        n, size = len(states.times), form.size
+        times = np.zeros(len(X)) if form.column is None else X[:, form.column]
+        last = np.searchsorted(states.times, times, side="right") - 1
+        mean, covariance = np.zeros((len(X), size)), np.tile(form.prior, (len(X), 1, 1))
+        old = last >= 0
+        A, Q = form.move(times[old] - states.times[last[old]])
+        mean[old] = np.einsum("nij,nj->ni", A, states.mean[last[old]])
+        covariance[old] = A @ states.covariance[last[old]] @ A.swapaxes(1, 2) + Q
+        r, N = np.zeros((len(X), size)), np.zeros((len(X), size, size))
+        new = last + 1 < n
+        following = last[new] + 1
+        A, _ = form.move(states.times[following] - times[new])
+        r[new] = np.einsum("nji,nj->ni", A, states.adjoint.r[following])
+        N[new] = A.swapaxes(1, 2) @ states.adjoint.N[following] @ A
+        return form.observe(X), mean, covariance, r, N
+
+    def mean(self, X: Array) -> Array:
+        return self.mean_and_variance(X)[0]
+
+    def mean_and_variance(self, X: Array) -> tuple[Array, Array]:
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for start in range(0, len(X), PIECE):
+            rows = slice(start, start + PIECE)
+            h, m, P, r, N = self._around(X[rows])
+            w = np.einsum("nij,nj->ni", P, h)
+            mean[rows] = np.einsum("ni,ni->n", h, m) + np.einsum("ni,ni->n", w, r)
+            variance[rows] = np.einsum("ni,ni->n", h, w) - np.einsum("ni,nij,nj->n", w, N, w)
+        return mean, np.maximum(variance, 0.0)
+
+    def leave_one_out(self) -> tuple[Array, Array]:
+        if self.kept is not None:
+            return PartialPosterior(replace(self, kept=None), self.kept).leave_one_out()
+        return self._covariance.leave_one_out(self.residual)

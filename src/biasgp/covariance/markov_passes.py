@@ -1,0 +1,266 @@
+"""The two passes over readings in order of time that `markov.py` is made of, compiled where numba is installed.
+
+Forward, the Kalman filter: the state before each reading given those before it. Backward (de Jong's recursion), the
+adjoint of the filter: r and N are such that r is the slope of log p(y) in the mean of a state, and ½(rrᵀ − N) that in
+its covariance. They give K⁻¹y, the diagonal of K⁻¹, the gradient, and f between the readings, all from one pass.
+
+Why it is stable: covariances are never differences. A reading takes P to (I − Khᵀ)P(I − Khᵀ)ᵀ + R KKᵀ (Joseph's form),
+a gap to APAᵀ + Q, and a reading on the way back N to (I − hKᵀ)N(I − Khᵀ) + hhᵀ/F: sums of positive semidefinite
+matrices, each computed with an error that is small relative to itself, however small R is beside P. Errors are not
+amplified on the way: what a reading forgets of the state it forgets of its error as well.
+
+A reading whose noise R is infinite is not there: it is predicted, and nothing learns from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from biasgp._typing import Array
+
+try:
+    from numba import njit
+except ImportError:  # the same functions, interpreted
+    COMPILED = False
+
+    def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+else:
+    COMPILED = True
+    # Not NaN-free: what fails must show.
+    _compile = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+
+
+class Passes(NamedTuple):
+    """The passes for states of one size."""
+
+    forward: Callable[..., float]
+    backward: Callable[..., None]
+    collect: Callable[..., None]
+    collect_backward: Callable[..., None]
+
+
+class Gaps(NamedTuple):
+    """Which gap comes before each reading, and the length, A and Q (g, s, s) of every different one."""
+
+    which: Any
+    lengths: Array
+    A: Array
+    Q: Array
+
+
+@lru_cache(maxsize=None)
+def passes(size: int) -> Passes:
+    """The passes for states of `size` numbers, which the compiler then knows."""
+    s = size
+
+    @_compile
+    def update(P: Any, h: Any, w: Any, F: float, R: float, K: Any, B: Any, out: Any) -> None:
+        """Joseph's form of P after a reading with gain K = w/F, w = Ph."""
+        for i in range(s):
+            K[i] = w[i] / F
+        for i in range(s):
+            total = 0.0
+            for j in range(s):
+                B[i, j] = P[i, j] - K[i] * w[j]
+                total += B[i, j] * h[j]
+            for j in range(i + 1):
+                value = B[i, j] - total * K[j] + R * K[i] * K[j]
+                out[i, j] = value
+                out[j, i] = value
+
+    @_compile
+    def forward(readings: Any, gaps: Any, state: Any, filtered: Any) -> float:
+        """−log p(y) without its constant; m and P before each reading, its residual v and the variance F of that.
+
+        `state`: mean and covariance after the readings before, which are moved on to after these.
+        """
+        y, R, H = readings
+        which, _, A, Q = gaps
+        mean, after = state
+        m, P, v, F = filtered
+        w, K, B, AP = np.zeros(s), np.zeros(s), np.zeros((s, s)), np.zeros((s, s))
+        value = 0.0
+        for t in range(len(y)):
+            h, before, a, q = H[t], P[t], A[which[t]], Q[which[t]]
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += a[i, j] * mean[j]
+                    part = 0.0
+                    for k in range(s):
+                        part += a[i, k] * after[k, j]
+                    AP[i, j] = part
+                m[t, i] = total
+            for i in range(s):
+                for j in range(i + 1):
+                    part = q[i, j]
+                    for k in range(s):
+                        part += AP[i, k] * a[j, k]
+                    before[i, j] = part
+                    before[j, i] = part
+            expected, spread = 0.0, 0.0
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += before[i, j] * h[j]
+                w[i] = total
+                expected += h[i] * m[t, i]
+                spread += h[i] * total
+            if R[t] == np.inf:
+                v[t], F[t] = 0.0, np.inf
+                mean[:] = m[t]
+                after[:] = before
+                continue
+            residual, variance = y[t] - expected, spread + R[t]
+            v[t], F[t] = residual, variance
+            value += 0.5 * (math.log(variance) + residual * residual / variance)
+            update(before, h, w, variance, R[t], K, B, after)
+            for i in range(s):
+                mean[i] = m[t, i] + K[i] * residual
+        return value
+
+    @_compile
+    def backward(readings: Any, gaps: Any, state: Any, filtered: Any, found: Any, slopes: Any, adjoint: Any) -> None:
+        """K⁻¹y, the diagonal of K⁻¹, and mean and variance of f at each reading given all others, into `found`.
+
+        `state`: r and N before the gap to the readings that follow, which are moved on to before these. `slopes` get
+        those of log p(y) in F and in Q of each gap, if the latter has rows; `adjoint`, if it has rows, r and N before
+        each reading.
+        """
+        y, R, H = readings
+        which, tau, A, Q = gaps
+        r, N = state
+        m, P, v, F = filtered
+        alpha, precision, mean_without, variance_without = found
+        by_F, by_Q = slopes
+        all_r, all_N = adjoint
+        w, K, n, turned = np.zeros(s), np.zeros(s), np.zeros(s), np.zeros(s)
+        B, S = np.zeros((s, s)), np.zeros((s, s))
+        for t in range(len(y) - 1, -1, -1):
+            h, before, there = H[t], P[t], R[t] != np.inf
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += before[i, j] * h[j]
+                w[i] = total
+            if there:
+                own, weight = v[t] / F[t], 1.0 / F[t]
+                for i in range(s):
+                    K[i] = w[i] / F[t]
+                    own -= K[i] * r[i]
+                for i in range(s):
+                    total = 0.0
+                    for j in range(s):
+                        total += N[i, j] * K[j]
+                    n[i] = total
+                    weight += K[i] * total
+                alpha[t], precision[t] = own, weight
+                mean_without[t], variance_without[t] = y[t] - own / weight, 1.0 / weight - R[t]
+                for i in range(s):
+                    r[i] += h[i] * own
+                    total = 0.0
+                    for j in range(s):
+                        B[i, j] = N[i, j] - h[i] * n[j]
+                        total += B[i, j] * K[j]
+                    turned[i] = total
+                for i in range(s):
+                    for j in range(i + 1):
+                        part = B[i, j] - turned[i] * h[j] + h[i] * h[j] / F[t]
+                        N[i, j] = part
+                        N[j, i] = part
+            else:
+                alpha[t], precision[t] = 0.0, 0.0
+                expected, spread = 0.0, 0.0
+                for i in range(s):
+                    total = 0.0
+                    for j in range(s):
+                        total += N[i, j] * w[j]
+                    expected += h[i] * m[t, i] + w[i] * r[i]
+                    spread += h[i] * w[i] - w[i] * total
+                mean_without[t], variance_without[t] = expected, spread
+            if len(all_r):
+                all_r[t] = r
+                all_N[t] = N
+            # Over the gap before, P became AP'Aᵀ + Q, and A = exp(τF).
+            gap = which[t]
+            a, q = A[gap], Q[gap]
+            if len(by_Q):
+                for i in range(s):
+                    for j in range(s):
+                        S[i, j] = 0.5 * (r[i] * r[j] - N[i, j])
+                        by_Q[gap, i, j] += S[i, j]
+                for i in range(s):
+                    for j in range(s):
+                        part = 0.0
+                        for k in range(s):
+                            part += S[i, k] * (before[k, j] - q[k, j])
+                        by_F[i, j] += tau[gap] * (r[i] * m[t, j] + 2.0 * part)
+            for i in range(s):
+                total = 0.0
+                for k in range(s):
+                    total += a[k, i] * r[k]
+                turned[i] = total
+                for j in range(s):
+                    part = 0.0
+                    for k in range(s):
+                        part += N[i, k] * a[k, j]
+                    B[i, j] = part
+            for i in range(s):
+                r[i] = turned[i]
+                for j in range(i + 1):
+                    part = 0.0
+                    for k in range(s):
+                        part += a[k, i] * B[k, j]
+                    N[i, j] = part
+                    N[j, i] = part
+
+    @_compile
+    def collect(weighted: Any, gaps: Any, prior: Any, state: Any, out: Any) -> None:
+        """Add to out what f at each reading has in common with Σ v f over it and those before."""
+        v, H = weighted
+        which, _, A, _ = gaps
+        turned = np.zeros(s)
+        for t in range(len(v)):
+            h, a = H[t], A[which[t]]
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += a[i, j] * state[j]
+                turned[i] = total
+            own = 0.0
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += prior[i, j] * h[j]
+                state[i] = turned[i] + total * v[t]
+                own += h[i] * state[i]
+            out[t] += own
+
+    @_compile
+    def collect_backward(weighted: Any, gaps: Any, prior: Any, state: Any, out: Any) -> None:
+        """The same for those after it."""
+        v, H = weighted
+        which, _, A, _ = gaps
+        turned = np.zeros(s)
+        for t in range(len(v) - 1, -1, -1):
+            h, a, own = H[t], A[which[t]], 0.0
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    total += prior[i, j] * h[j]
+                own += total * state[i]
+                turned[i] = state[i] + h[i] * v[t]
+            out[t] += own
+            for i in range(s):
+                total = 0.0
+                for k in range(s):
+                    total += a[k, i] * turned[k]
+                state[i] = total
+
+    return Passes(forward, backward, collect, collect_backward)
