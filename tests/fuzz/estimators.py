@@ -36,7 +36,7 @@ def _shared(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _of_large_models(rng: np.random.Generator) -> dict[str, Any]:
-    approximation = str(rng.choice(["auto", "exact", "vecchia"], p=[0.5, 0.1, 0.4]))
+    approximation = str(rng.choice(["auto", "exact", "state-space", "vecchia"], p=[0.4, 0.1, 0.2, 0.3]))
     return (
         {"approximation": approximation}
         | _maybe(rng, 0.5, neighbors=int(rng.choice([1, 2, 5, 100])))

@@ -111,7 +111,7 @@ def refusals(drawn: Pair) -> list[str]:
         "minimum of 3 is required": len(drawn.y) < FEWEST_READINGS,
         "y contains": not np.all(np.abs(drawn.y) <= LARGEST),
         "X, column": not np.all(np.abs(drawn.X) <= LARGEST) or _hardly_varies(drawn.X),
-        "has no nearest-neighbour form": options.get("approximation") == "vecchia" and exact_only,
+        "needs all of K": options.get("approximation") in ("vecchia", "state-space") and exact_only,
         "y varies by": 8.0 * np.finfo(float).eps * abs(np.median(drawn.y)) < spread < SMALLEST,
         "noise_variance must be": largest_noise > LARGEST**2,
         "times as far from the median": bool(np.any(np.abs(drawn.y - np.median(drawn.y)) > FARTHEST * spread)),

@@ -61,7 +61,7 @@ class EigenCovariance:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    eigen = Approximation("eigen", lambda neighbours, make_pool: OneEngine(EigenEngine), lambda kernel, X: False)
+    eigen = Approximation("eigen", lambda neighbours, make_pool: OneEngine(EigenEngine), lambda case: False)
     monkeypatch.setattr(strategy, "APPROXIMATIONS", [*strategy.APPROXIMATIONS, eigen])
 
 
@@ -92,5 +92,5 @@ def test_a_model_without_its_outliers_can_be_saved(tmp_path):
 
 def test_it_is_a_choice_like_the_others():
     X, y = np.arange(10.0)[:, None], np.arange(10.0)
-    with pytest.raises(ValueError, match="'auto', 'exact', 'vecchia', 'eigen'"):
+    with pytest.raises(ValueError, match="'auto', 'exact', 'state-space', 'vecchia', 'eigen'"):
         GaussianGP(approximation="fast").fit(X, y)

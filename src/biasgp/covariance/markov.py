@@ -335,6 +335,39 @@ class MarkovPosterior:
             variance[rows] = np.einsum("ni,ni->n", h, w) - np.einsum("ni,nij,nj->n", w, N, w)
         return mean, np.maximum(variance, 0.0)
 
+    def mean_and_covariance(self, X: Array) -> tuple[Array, Array]:
+        """E f and the full Cov f: what the state at one point tells of f, carried on through gaps and readings."""
+        K, states = self._covariance, self._states
+        column, (_, h_of) = K.form.column, K._ordered
+        times = np.zeros(len(X)) if column is None else X[:, column]
+        order = np.argsort(times, kind="stable")
+        times, (h, m, P, r, N) = times[order], self._around(X[order])
+        w = np.einsum("nij,nj->ni", P, h)
+        ahead = h - np.einsum("nij,nj->ni", N, w)  # what later readings leave of it
+        last = np.searchsorted(states.times, times, side="right")
+        covariance, carried = np.empty((len(X), len(X))), np.zeros((0, K.form.size))
+        for b in range(len(X)):
+            if b:
+                between = slice(last[b - 1], last[b])
+                path = np.concatenate([times[b - 1 : b], states.times[between], times[b : b + 1]])
+                carried = self._carried(carried, np.diff(path), states.gains[between], h_of[between])
+            carried = np.vstack([carried, w[b]])
+            covariance[order[: b + 1], order[b]] = covariance[order[b], order[: b + 1]] = carried @ ahead[b]
+        mean = np.empty(len(X))
+        mean[order] = np.einsum("ni,ni->n", h, m) + np.einsum("ni,ni->n", w, r)
+        return mean, covariance
+
+    def _carried(self, vectors: Array, gaps: Array, gains: Array, h: Array) -> Array:
+        """Vectors (k, s) through gaps and, after each but the last, a reading; zero once nothing is left of them."""
+        form, start = self._covariance.form, np.abs(vectors).max()
+        for first in range(0, len(gaps), PIECE):
+            rows = slice(first, first + PIECE)
+            moved = form.move(gaps[rows])[0]
+            self._covariance._passes.carry(vectors, np.ascontiguousarray(moved), gains[rows], h[rows])
+            if np.abs(vectors).max() <= np.finfo(float).eps ** 2 * start:
+                return np.zeros_like(vectors)
+        return vectors
+
     def leave_one_out(self) -> tuple[Array, Array]:
         if self.kept is not None:
             return PartialPosterior(replace(self, kept=None), self.kept).leave_one_out()

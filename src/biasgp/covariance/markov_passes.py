@@ -16,24 +16,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from biasgp._typing import Array
 
-try:
-    from numba import njit
-except ImportError:  # the same functions, interpreted
-    COMPILED = False
+COMPILED = find_spec("numba") is not None
 
-    def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled, if numba is installed, which is imported when it is first needed: that takes half a second."""
+    if not COMPILED:
         return function
-else:
-    COMPILED = True
+    from numba import njit
+
     # Not NaN-free: what fails must show.
-    _compile = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+    compiled: Callable[..., Any] = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")(function)
+    return compiled
 
 
 class Passes(NamedTuple):
@@ -43,6 +45,7 @@ class Passes(NamedTuple):
     backward: Callable[..., None]
     collect: Callable[..., None]
     collect_backward: Callable[..., None]
+    carry: Callable[..., None]
 
 
 class Gaps(NamedTuple):
@@ -54,25 +57,10 @@ class Gaps(NamedTuple):
     Q: Array
 
 
-@lru_cache(maxsize=None)
+@cache
 def passes(size: int) -> Passes:
     """The passes for states of `size` numbers, which the compiler then knows."""
     s = size
-
-    @_compile
-    def update(P: Any, h: Any, w: Any, F: float, R: float, K: Any, B: Any, out: Any) -> None:
-        """Joseph's form of P after a reading with gain K = w/F, w = Ph."""
-        for i in range(s):
-            K[i] = w[i] / F
-        for i in range(s):
-            total = 0.0
-            for j in range(s):
-                B[i, j] = P[i, j] - K[i] * w[j]
-                total += B[i, j] * h[j]
-            for j in range(i + 1):
-                value = B[i, j] - total * K[j] + R * K[i] * K[j]
-                out[i, j] = value
-                out[j, i] = value
 
     @_compile
     def forward(readings: Any, gaps: Any, state: Any, filtered: Any) -> float:
@@ -120,9 +108,18 @@ def passes(size: int) -> Passes:
             residual, variance = y[t] - expected, spread + R[t]
             v[t], F[t] = residual, variance
             value += 0.5 * (math.log(variance) + residual * residual / variance)
-            update(before, h, w, variance, R[t], K, B, after)
             for i in range(s):
+                K[i] = w[i] / variance
                 mean[i] = m[t, i] + K[i] * residual
+            for i in range(s):
+                total = 0.0
+                for j in range(s):
+                    B[i, j] = before[i, j] - K[i] * w[j]
+                    total += B[i, j] * h[j]
+                for j in range(i + 1):
+                    part = B[i, j] - total * K[j] + R[t] * K[i] * K[j]
+                    after[i, j] = part
+                    after[j, i] = part
         return value
 
     @_compile
@@ -263,4 +260,21 @@ def passes(size: int) -> Passes:
                     total += a[k, i] * turned[k]
                 state[i] = total
 
-    return Passes(forward, backward, collect, collect_backward)
+    @_compile
+    def carry(vectors: Any, A: Any, gains: Any, H: Any) -> None:
+        """Vectors (k, s), moved by each A and then taken through the reading after it, if there is one: (I − Khᵀ)v."""
+        turned = np.zeros(s)
+        for t in range(len(A)):
+            for row in range(len(vectors)):
+                v, seen = vectors[row], 0.0
+                for i in range(s):
+                    total = 0.0
+                    for j in range(s):
+                        total += A[t, i, j] * v[j]
+                    turned[i] = total
+                    if t < len(gains):
+                        seen += H[t, i] * total
+                for i in range(s):
+                    v[i] = turned[i] - (gains[t, i] * seen if t < len(gains) else 0.0)
+
+    return Passes(forward, backward, collect, collect_backward, carry)

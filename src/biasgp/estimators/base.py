@@ -144,8 +144,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         text = f"The fit was ended after {self.max_time:g} s with the best parameters so far."
         return Finding("time-limit", text, ("more time",))
 
-    def _strategy(self, problem: Problem) -> Strategy:
-        """Which engine is used for these readings, and how."""
+    def _strategy(self, problem: Problem, *, inverse: bool = False) -> Strategy:
+        """Which engine is used for these readings, and how; `inverse` where the model needs all of K⁻¹."""
         return EXACT
 
     def _watching(self) -> Any:
@@ -341,9 +341,13 @@ class LargeGP(BaseGP):
     Parameters
     ----------
     {inherited}
-    approximation : {"auto", "exact", "vecchia"}
-        "vecchia" conditions each reading on its nearest neighbours: time and memory grow as the number of readings.
-        "auto" does so beyond 1,500 readings.
+    approximation : {"auto", "exact", "state-space", "vecchia"}
+        "exact" computes with all of K. "state-space" takes the readings in order of time, for kernels of one input that
+        are Markov (Exponential, Matern32, Matern52, Constant, Linear, their sums and products): as exact, in time and
+        memory that grow as the number of readings. Periodic is accurate to 1e-12 of its variance in it. "vecchia"
+        conditions each reading on its nearest neighbours: an approximation, for any kernel and inputs, whose cost grows
+        in the same way. "auto" has all of K for up to 1,500 readings, then states where the kernel is Markov, and
+        nearest neighbours where it is not; models that have no use for all of K change over at 400.
     neighbors : int
         How many neighbours that is; with one less than there are readings it is exact. (Readings that are flagged as
         outliers are no neighbours.)
@@ -363,11 +367,14 @@ class LargeGP(BaseGP):
     max_time: float | None = None
     verbose: bool = False
 
-    def _strategy(self, problem: Problem) -> Strategy:
+    _inverse_up_to = strategy.DENSE_UP_TO  # readings up to which "auto" keeps to all of K, where states would do
+
+    def _strategy(self, problem: Problem, *, inverse: bool = False) -> Strategy:
         names = ["auto", *(each.name for each in strategy.APPROXIMATIONS)]
         check_choice("approximation", self.approximation, names)
         neighbours = check_positive_integer("neighbors", self.neighbors)
-        chosen = strategy.choose_strategy(self.approximation, problem.kernel, problem.X, neighbours, self._make_pool)
+        case = strategy.Case(problem.kernel, problem.X, strategy.EXACT_UP_TO if inverse else self._inverse_up_to)
+        chosen = strategy.choose_strategy(self.approximation, case, neighbours, self._make_pool)
         most = max((len(column.labels) for column in self.category_columns_), default=0)
         needed = min(_NEIGHBOURS_PER_LABEL * most, len(problem) - 1)
         if isinstance(chosen, strategy.NearestNeighbours) and neighbours < needed:

@@ -50,16 +50,16 @@ class ConstantBiasGP(LargeGP):
     k: float | None = None
 
     def _fit_model(self, problem: Problem) -> constant_bias.ConstantBiasFit:
-        strategy = self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         if self.lam is not None and self.k is not None:
             raise ValueError("Give lam or k, not both: lam = k/σ.")
         lam = None if self.lam is None else check_number("lam", self.lam, above=0.0, inclusive=True) * problem.scale
         k = None if self.k is None else check_number("k", self.k, above=0.0)
         paper = self.tuning == "paper" and k is None and lam is None
+        strategy = self._strategy(problem, inverse=paper or lam == 0.0)
         if not strategy.exact and (paper or lam == 0.0):
             what = "lam=0" if lam == 0.0 else "tuning='paper'"
-            raise ValueError(f"{what} has no nearest-neighbour form: pass approximation='exact', or fewer readings.")
+            raise ValueError(f"{what} needs all of K: pass approximation='exact', or fewer readings.")
         if paper:
             return constant_bias.alternate(problem, self.max_iter)
         return constant_bias.fit(problem, self.max_iter, strategy, k=k, lam=lam)

@@ -52,13 +52,13 @@ class RandomBiasGP(LargeGP):
     lambdas: tuple[float, float, float] | None = None
 
     def _fit_model(self, problem: Problem) -> random_bias.RandomBiasFit:
-        strategy = self._strategy(problem)
         check_choice("tuning", self.tuning, ("ml", "paper"))
         lambdas = None if self.lambdas is None else _check_lambdas(self.lambdas)
+        strategy = self._strategy(problem, inverse=self.tuning == "paper" and lambdas is None)
         if self.tuning == "ml" or lambdas is not None:
             return random_bias.fit(problem, self.max_iter, strategy, lambdas=lambdas)
         if not strategy.exact:
-            raise ValueError("tuning='paper' has no nearest-neighbour form: pass approximation='exact'.")
+            raise ValueError("tuning='paper' needs all of K: pass approximation='exact'.")
         return random_bias.alternate(problem, self.max_iter)
 
     def _unpack(self, model: random_bias.RandomBiasFit, response: ScaledResponse) -> None:

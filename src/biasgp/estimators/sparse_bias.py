@@ -28,6 +28,7 @@ from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
+from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.response import ScaledResponse
 
 
@@ -103,6 +104,8 @@ class SparseBiasGP(LargeGP):
     order: int | str | None = "auto"
     reference: str | None = None
     length_scale_prior: str | None = "weak"
+
+    _inverse_up_to = EXACT_UP_TO  # labels are searched for with it
 
     def fit(
         self,

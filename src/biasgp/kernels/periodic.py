@@ -96,5 +96,5 @@ class Periodic(SquaredExponential):
     def state_space(self, width: int) -> StateSpace | None:
         if (column := self._only_column(width)) is None:
             return None
-        values = (self._values(name)[0] for name in ("variance", "length_scale", "period"))
-        return periodic(*values, column)
+        variance, length_scale, period = (self._values(name)[0] for name in self._parameters)
+        return periodic(variance, length_scale, period, column)

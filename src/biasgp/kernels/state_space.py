@@ -42,7 +42,7 @@ class StateSpace:
     move: Callable[[Array], Moves]
     """A and Q of gaps ≥ 0."""
     pull: Callable[[Array, Array, Array, Array], Array]
-    """Of gaps, and weights of F (s, s), of Q (n, s, s) and of P (s, s): the gradient in θ of Σ weights times entries."""
+    """Of gaps, and weights of F (s, s), Q (n, s, s) and P (s, s): the gradient in θ of Σ weights times entries."""
     column: int | None
     """The input that is time; None where the state does not move."""
     accuracy: float = 0.0
@@ -249,7 +249,9 @@ def multiplied(left: StateSpace | None, right: StateSpace | None) -> StateSpace 
     size = n * m
 
     def kron(A: Array, B: Array) -> Array:
-        return np.einsum("...ij,...kl->...ikjl", A, B).reshape(*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), size, size)
+        return np.asarray(np.einsum("...ij,...kl->...ikjl", A, B)).reshape(
+            *np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), size, size
+        )
 
     def parted(W: Array) -> Array:
         return W.reshape(*W.shape[:-2], n, m, n, m)
@@ -276,7 +278,7 @@ def multiplied(left: StateSpace | None, right: StateSpace | None) -> StateSpace 
         return np.concatenate([left.pull(gaps, *by_left), right.pull(gaps, *by_right)])
 
     def observe(X: Array) -> Array:
-        return np.einsum("ni,nk->nik", left.observe(X), right.observe(X)).reshape(len(X), size)
+        return np.asarray(np.einsum("ni,nk->nik", left.observe(X), right.observe(X))).reshape(len(X), size)
 
     return StateSpace(
         kron(left.prior, right.prior),

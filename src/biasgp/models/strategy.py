@@ -59,6 +59,8 @@ NOISE_RANGE = (1e-6, 1e2)
 """Noise variance, in units of the scaled response's variance. The floor keeps K well away from singular."""
 EXACT_UP_TO = 1500
 """Readings up to which "auto" is exact: from there on a robust fit would take minutes (benchmarks/large.py --auto)."""
+DENSE_UP_TO = 400
+"""Readings up to which the dense engine is as fast as time as time, which is as exact (benchmarks/time.py --auto)."""
 SOME_TERMS = 8_000
 """Least number of conditionals in a sample of them."""
 TERMS, EVALUATIONS = "terms", 15
@@ -299,25 +301,44 @@ class InOrderOfTime(Strategy):
 
 
 @dataclass(frozen=True)
+class Case:
+    """What "auto" chooses by; `inverse_up_to`: as many readings as a model has a use of all of K⁻¹ for."""
+
+    kernel: Kernel
+    X: Array
+    inverse_up_to: int
+
+    @property
+    def is_markov(self) -> bool:
+        """Whether time as time is exact."""
+        return is_markov(self.kernel, self.X)
+
+    @property
+    def exact_up_to(self) -> int:
+        """Readings up to which the dense engine is the best."""
+        return self.inverse_up_to if self.is_markov else EXACT_UP_TO
+
+
+@dataclass(frozen=True)
 class Approximation:
     """A value of `approximation=`: what it makes of the number of neighbours and a pool, and what "auto" has it for."""
 
     name: str
     make: Callable[[int, MakePool], Strategy]
-    suits: Callable[[Kernel, Array], bool]
+    suits: Callable[[Case], bool]
 
 
 APPROXIMATIONS = [
-    Approximation("exact", lambda neighbours, make_pool: EXACT, lambda kernel, X: len(X) <= EXACT_UP_TO),
-    Approximation("state-space", lambda neighbours, make_pool: InOrderOfTime(), is_markov),
-    Approximation("vecchia", NearestNeighbours, lambda kernel, X: True),
+    Approximation("exact", lambda neighbours, make_pool: EXACT, lambda case: len(case.X) <= case.exact_up_to),
+    Approximation("state-space", lambda neighbours, make_pool: InOrderOfTime(), lambda case: case.is_markov),
+    Approximation("vecchia", NearestNeighbours, lambda case: True),
 ]
 """In the order in which "auto" looks for the first that suits. A new engine is a line here."""
 
 
-def choose_strategy(name: str, kernel: Kernel, X: Array, neighbours: int, make_pool: MakePool) -> Strategy:
+def choose_strategy(name: str, case: Case, neighbours: int, make_pool: MakePool) -> Strategy:
     """The strategy of a value of `approximation=`."""
-    chosen = next(each for each in APPROXIMATIONS if each.name == name or (name == "auto" and each.suits(kernel, X)))
+    chosen = next(each for each in APPROXIMATIONS if each.name == name or (name == "auto" and each.suits(case)))
     return chosen.make(neighbours, make_pool)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.draws import DrawsPosterior
+from biasgp.covariance.markov import MarkovPosterior
 from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
@@ -18,7 +19,7 @@ from biasgp.estimators.times import CLOCKS, TimeColumn
 from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
 
-WHOLE = (DensePosterior, AveragedPosterior, VecchiaPosterior)
+WHOLE = (DensePosterior, AveragedPosterior, VecchiaPosterior, MarkovPosterior)
 POSTERIORS = (*WHOLE, MixturePosterior, PartialPosterior, DrawsPosterior)
 LARGEST = 1e150
 """Of what is squared in a prediction; y is scaled to 1 in it. Inputs have any unit, and known variances any size."""
@@ -116,6 +117,9 @@ def _shapes_fit(posterior: Any) -> bool:
     if isinstance(posterior, VecchiaPosterior):
         each = [posterior.residual, posterior.noise]
         fine = type(posterior.neighbours) is int and 1 <= posterior.neighbours <= n
+    elif isinstance(posterior, MarkovPosterior):
+        each = [posterior.residual, posterior.noise]
+        fine = posterior.kernel.state_space(posterior.X.shape[1]) is not None and bool((posterior.noise > 0.0).all())
     elif isinstance(posterior, DrawsPosterior):
         rows = [posterior.thetas, posterior.noises, posterior.alphas]
         if not all(_is_array(draws, 2) for draws in rows):
