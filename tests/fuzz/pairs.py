@@ -112,11 +112,21 @@ def refusals(drawn: Pair) -> list[str]:
         "y contains": not np.all(np.abs(drawn.y) <= LARGEST),
         "X, column": not np.all(np.abs(drawn.X) <= LARGEST) or _hardly_varies(drawn.X),
         "needs all of K": options.get("approximation") in ("vecchia", "state-space") and exact_only,
+        "is a finite state": options.get("approximation") == "state-space" and not _has_a_state(drawn),
         "y varies by": 8.0 * np.finfo(float).eps * abs(np.median(drawn.y)) < spread < SMALLEST,
         "noise_variance must be": largest_noise > LARGEST**2,
         "times as far from the median": bool(np.any(np.abs(drawn.y - np.median(drawn.y)) > FARTHEST * spread)),
     }
     return [words for words, holds in reasons.items() if holds]
+
+
+def _has_a_state(drawn: Pair) -> bool:
+    """Whether the kernel has a state-space form; a kernel that data do not fit is refused for that."""
+    kernel = drawn.estimator.kernel
+    if not isinstance(kernel, Kernel):
+        return False  # the default is the squared exponential; scikit-learn's have none
+    X = np.atleast_2d(np.asarray(drawn.X, dtype=float))
+    return kernel.bind(np.nan_to_num(X)).state_space(X.shape[1]) is not None
 
 
 def _robust_spread(y: np.ndarray) -> float:

@@ -117,6 +117,8 @@ def _moments(r: Array, count: int) -> Array:
     The highest by the series of the incomplete gamma function, whose terms are positive, or, for large r, by its finite
     sum; the others from there by a recurrence of positive terms, which loses no digits for small r.
     """
+    if count == 1:
+        return np.asarray(-0.5 * np.expm1(-2.0 * r))[:, None]
     u, top, moments = 2.0 * r, count - 1, np.empty((count, len(r)))
     decayed, small = np.exp(-u), np.minimum(u, _SERIES_UP_TO)
     powers = [np.ones_like(r)]

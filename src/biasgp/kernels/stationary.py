@@ -91,16 +91,22 @@ class Stationary(Leaf):
         variance = self._values("variance")[0]
         C, slope = self.profile(cdist(A, A, "sqeuclidean"))
         shared = slope is C  # the squared exponential's slope is itself: scaled already
-        if not shared:
+        whole = len(self._values("length_scale")) == 1 and not shared
+        if whole:
+            slope *= cdist(A, A, "sqeuclidean")  # all that one length-scale needs, and no digits are lost in it
+        elif not shared:
             np.fill_diagonal(slope, 0.0)  # no distance, and the exponential kernel's is large there
         C *= variance
         A = A - A.mean(axis=0)  # the contraction below cancels less about the centre
 
         def pullback(W: Array) -> Array:
+            by_variance = np.vdot(W, C)
+            if whole:
+                return np.array([by_variance, variance * np.vdot(W, slope)])
             G = W * slope
             if not shared:
                 G *= variance
-            return np.concatenate([[np.vdot(W, C)], self._per_length_scale(_weighted_squares(G, A))])
+            return np.concatenate([[by_variance], self._per_length_scale(_weighted_squares(G, A))])
 
         return C, pullback
 

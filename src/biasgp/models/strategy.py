@@ -60,7 +60,7 @@ NOISE_RANGE = (1e-6, 1e2)
 EXACT_UP_TO = 1500
 """Readings up to which "auto" is exact: from there on a robust fit would take minutes (benchmarks/large.py --auto)."""
 DENSE_UP_TO = 400
-"""Readings up to which the dense engine is as fast as time as time, which is as exact (benchmarks/time.py --auto)."""
+"""Readings up to which all of K is as quick as states, which are as exact (benchmarks/state_space.py --only auto)."""
 SOME_TERMS = 8_000
 """Least number of conditionals in a sample of them."""
 TERMS, EVALUATIONS = "terms", 15

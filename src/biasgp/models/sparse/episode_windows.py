@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
@@ -29,7 +30,10 @@ class _WindowPolicy:
     """Where windows are and how large. Counts are of readings; benchmarks/faults.py --many says what they find."""
 
     side: int = 5
-    """On each side of a place, of which the medians are compared: single outliers do not move them."""
+    """On each side of a place, at least, of which the medians are compared: single outliers do not move them."""
+    by_chance: float = 1e-4
+    """Of all places, the share at which most of one side may be single outliers: the more there are, the more readings
+    a side has. A run of so few is then no more than chance would bring."""
     jump: float = 4.0
     """Robust standard deviations of such differences from which on a window is looked at."""
     size: int = 500
@@ -41,6 +45,8 @@ class _WindowPolicy:
 
 
 POLICY = _WindowPolicy()
+_AT_ONCE = 2**16
+"""Places whose medians are taken at once: each needs a copy of its readings."""
 
 
 def episodes_in_windows(
@@ -50,6 +56,7 @@ def episodes_in_windows(
     stage("faults that last")
     found: list[Episode] = []
     taken = np.zeros(len(problem), dtype=bool)
+    policy = replace(policy, side=_side(float(np.mean(few.labels > 0)), policy))
     for rows, ends in _windows(problem.y, ordering, policy):
         if out_of_time():
             break
@@ -62,6 +69,12 @@ def episodes_in_windows(
                 taken[inside] = True
                 found.append(replace(episode, rows=tuple(inside.tolist())))
     return found
+
+
+def _side(share: float, policy: _WindowPolicy) -> int:
+    """Readings of a side, an odd number, of which more than half are seldom outliers by chance."""
+    sizes = range(policy.side, policy.served, 2)
+    return next((size for size in sizes if binom.sf(size // 2, size, share) <= policy.by_chance), policy.served - 1)
 
 
 def _windows(
@@ -86,7 +99,9 @@ def _windows(
 
 def _jumps(y: Array, policy: _WindowPolicy) -> NDArray[np.intp]:
     """Places where the median of the next readings differs from that of the last ones, the largest difference first."""
-    medians = np.median(sliding_window_view(y, policy.side), axis=1)
+    sides = sliding_window_view(y, policy.side)
+    parts = range(0, len(sides), _AT_ONCE)
+    medians = np.concatenate([np.median(sides[start : start + _AT_ONCE], axis=1) for start in parts])
     difference = medians[policy.side :] - medians[: -policy.side]
     centred = np.abs(difference - np.median(difference))
     scale = MAD_TO_STD * float(np.median(centred))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Posterior
@@ -60,18 +59,19 @@ class _Odds:
     @cached_property
     def log_density(self) -> Array:
         """log p(yᵢ | the others)."""
-        return np.asarray(logsumexp(self.log_joint, axis=1))
+        return np.asarray(np.logaddexp.reduce(self.log_joint, axis=1))
 
     @cached_property
     def chances(self) -> Array:
         """The probability of every label."""
-        return np.asarray(softmax(self.log_joint, axis=1))
+        chances = self.log_joint - self.log_density[:, None]
+        return np.asarray(np.exp(chances, out=chances))
 
     @cached_property
     def flagged(self) -> Mask:
         """More likely an outlier than not; never the majority."""
         # By log odds: many probabilities may be 1 to working precision, and then do not order the readings.
-        log_odds = logsumexp(self.log_joint[:, 1:], axis=1) - self.log_joint[:, 0]
+        log_odds = np.logaddexp.reduce(self.log_joint[:, 1:], axis=1) - self.log_joint[:, 0]
         return np.asarray(log_odds > max(0.0, float(np.quantile(log_odds, PRIOR.max_share))))
 
     def updated(self, slab: Slab) -> Slab:
@@ -116,6 +116,13 @@ class _OddsSearch:
         self.slab = Slab.of_groups(few.groups, few.slab.replaced)
         self.trace = list(few.trace)
         self.around: Surroundings | None = None
+        self._odds: _Odds | None = None
+
+    @property
+    def odds(self) -> _Odds:
+        """Of the last pass."""
+        assert self._odds is not None
+        return self._odds
 
     @property
     def noise(self) -> Array:
@@ -131,9 +138,10 @@ class _OddsSearch:
         kernel, noise, y, before = self.kernel, self.noise, self.problem.y, self.flagged
         self.around = self.strategy.surroundings(kernel, self.problem.X, self.around)
         for _ in range(self.policy.max_passes):
+            self._odds = None  # makes room: of a million readings, they are 100 MB
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
             ledger().did(PASSES, len(y))
-            self.odds = _Odds.of(y, mean, variance + noise, self.slab)
+            self._odds = _Odds.of(y, mean, variance + noise, self.slab)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
             if moved <= self.policy.pass_share * len(y):
@@ -144,6 +152,7 @@ class _OddsSearch:
 
     def refit(self, max_iter: int, *, sample: bool) -> None:
         """Parameters from the readings that are not flagged."""
+        self._odds = None
         clean, bounds = self.problem[~self.flagged], covariance_bounds(self.problem)
         if sample:
             report = self.strategy.with_sample_of_terms(Likelihood, clean, self.found, bounds, max_iter)
@@ -176,8 +185,9 @@ class _OddsSearch:
     def log_evidence(self, labels: Labels) -> float:
         """log p(y, flags): of the clean readings, and of each flagged one given those and its label."""
         odds, out, own = self.odds, np.flatnonzero(labels), labels[labels > 0]
-        joint = self.slab.log_predictive(odds.y, odds.y - odds.residual, odds.variance)
-        density = joint[out, own] - np.log(self.slab.shares)[own - 1]
+        y, expected = odds.y[out], odds.y[out] - odds.residual[out]
+        joint = self.slab.log_predictive(y, expected, odds.variance[out])
+        density = joint[np.arange(len(out)), own] - np.log(self.slab.shares)[own - 1]
         return float(density.sum()) - self.found.report.value + PRIOR.log_labels(np.array([len(out)]), len(labels))
 
 
