@@ -3,7 +3,7 @@
     python benchmarks/state_space.py                        everything
     python benchmarks/state_space.py --only likelihood peers --size 1000000
 
-Parts: exactness, likelihood, million, growth, slow, auto, peers. Each runs in a process of its own. Times are wall
+Parts: exactness, likelihood, million, growth, slow, auto, blocks, peers. Each runs in a process of its own. Times are wall
 clock after a first run that compiles; a ratio is of two times of the same run. `peers` needs celerite2, tinygp and jax
 (pip install celerite2 tinygp), and leaves out what is not installed.
 """
@@ -250,7 +250,45 @@ def _peers(name: str, t: Any, y: Any) -> dict[str, Callable[[Any], Any]]:
     return found
 
 
-PARTS = {part.__name__: part for part in (exactness, likelihood, million, growth, slow, auto, peers)}
+def blocks(size: int) -> None:
+    """A record in files of a million readings, never whole in one process: on two workers, and alone."""
+    import tempfile
+    from pathlib import Path
+
+    import pandas as pd
+    from distributed import Client, LocalCluster
+
+    from biasgp.long_record import fit_long_record
+
+    n_blocks = 10
+    with tempfile.TemporaryDirectory() as place:
+        folder, every = Path(place) / "record", []
+        folder.mkdir()
+        for number in range(n_blocks):  # independent blocks: the signal jumps between files, and costs the same
+            X, y, outlier, _ = record(size, number)
+            every.append(outlier)
+            frame = pd.DataFrame({"time": number * size + X[:, 0], "reading": y})
+            frame.to_parquet(folder / f"{number:03d}.parquet")
+        del X, y, frame
+        model = SparseBiasGP(Matern32())
+
+        def fit(client: Any = None) -> Any:
+            return fit_long_record(model, folder, Path(place) / "out", time="time", reading="reading", client=client)
+
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local, Client(local) as client:
+            seconds, found = timed(lambda: fit(client))
+        outlier = np.concatenate(every)
+        parts = [pd.read_parquet(part, columns=["outlier_probability"]).to_numpy()[:, 0] for part in found.parts]
+        flagged = np.concatenate(parts) > 0.5
+        hits = (flagged & outlier).sum()
+        row(f"N = {n_blocks * size:,} in {n_blocks} files, two Dask workers: robust fit, s", f"{seconds:.0f}")
+        row("  overlap, readings", f"{found.overlap}")
+        row("  precision, recall", f"{hits / flagged.sum():.4f}, {hits / outlier.sum():.4f}")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        row("  peak memory of this process, GB (it made the readings, a file at a time)", f"{peak:.2f}")
+
+
+PARTS = {part.__name__: part for part in (exactness, likelihood, million, growth, slow, auto, blocks, peers)}
 
 
 def main() -> None:

@@ -28,6 +28,10 @@ PIECE = 4096
 different gaps, in a record of any length, are kept in one table."""
 
 
+_MEMORY_STEP = 64
+"""Readings between two looks at how much of a state is left."""
+
+
 def state_space_of(kernel: Kernel, X: Array) -> StateSpace:
     """The kernel's state-space form, or an error that says what to do."""
     form = kernel.state_space(X.shape[1])
@@ -230,6 +234,26 @@ class MarkovCovariance:
         found = np.where(free, alone.solve(y - self._times_C(held)), alpha)
         delta = y - self._times_C(found) - self.noise * found
         return found, np.where(free, 0.0, delta)
+
+    def memory(self, y: Array, left: float) -> int:
+        """Readings after which no more than a share `left` of a state before them counts, at these gains and gaps.
+
+        Where the record is too short to see that, the decay that it shows is taken to go on.
+        """
+        line, (_, h) = self._timeline, self._ordered
+        _, before = self.filtered(y[line.order])
+        gains = np.einsum("nij,nj->ni", before.covariance, h) / before.spread[:, None]
+        gaps, scale = np.diff(line.times, append=line.times[-1:]), np.sqrt(self.form.prior.diagonal())
+        vectors, first, done, remains = np.diag(scale), len(y) // 2, 0, 1.0
+        step = min(_MEMORY_STEP, len(y) - first - 1)
+        while remains > left and 0 < step < len(y) - first - done:
+            at = first + done
+            A = np.ascontiguousarray(self.form.move(gaps[at : at + step])[0])
+            self._passes.carry(vectors, A, gains[at + 1 : at + step + 1], h[at + 1 : at + step + 1])
+            remains, done = float(np.abs(vectors / scale).max()), done + step
+        if remains <= left:
+            return done
+        return int(np.ceil(max(done, 1) * np.log(left) / np.log(min(remains, 1.0 - np.finfo(float).eps))))
 
     def posterior(self, residual: Array) -> MarkovPosterior:
         return MarkovPosterior(self.kernel, self.engine.X, residual, self.noise)

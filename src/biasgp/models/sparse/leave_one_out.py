@@ -43,7 +43,7 @@ class _OddsPolicy:
 
 
 @dataclass(frozen=True)
-class _Odds:
+class Odds:
     """Each reading y given the others: its residual, the variance of that (noise included), and log p(y, label)."""
 
     y: Array
@@ -52,7 +52,7 @@ class _Odds:
     log_joint: Array
 
     @classmethod
-    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> _Odds:
+    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> Odds:
         """From the prediction of each reading without it."""
         return cls(y, y - mean, variance, slab.log_predictive(y, mean, variance))
 
@@ -116,10 +116,10 @@ class _OddsSearch:
         self.slab = Slab.of_groups(few.groups, few.slab.replaced)
         self.trace = list(few.trace)
         self.around: Surroundings | None = None
-        self._odds: _Odds | None = None
+        self._odds: Odds | None = None
 
     @property
-    def odds(self) -> _Odds:
+    def odds(self) -> Odds:
         """Of the last pass."""
         assert self._odds is not None
         return self._odds
@@ -141,7 +141,7 @@ class _OddsSearch:
             self._odds = None  # makes room: of a million readings, they are 100 MB
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
             ledger().did(PASSES, len(y))
-            self._odds = _Odds.of(y, mean, variance + noise, self.slab)
+            self._odds = Odds.of(y, mean, variance + noise, self.slab)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
             if moved <= self.policy.pass_share * len(y):
