@@ -3,9 +3,9 @@
     python benchmarks/state_space.py                        everything
     python benchmarks/state_space.py --only likelihood peers --size 1000000
 
-Parts: exactness, likelihood, million, growth, slow, auto, blocks, peers. Each runs in a process of its own. Times are wall
-clock after a first run that compiles; a ratio is of two times of the same run. `peers` needs celerite2, tinygp and jax
-(pip install celerite2 tinygp), and leaves out what is not installed.
+Parts: exactness, likelihood, million, growth, slow, auto, blocks, peers. Each runs in a process of its own. Times are
+wall clock after a first run that compiles; a ratio is of two times of the same run. `peers` needs celerite2, tinygp and
+jax (pip install celerite2 tinygp), and leaves out what is not installed.
 """
 
 from __future__ import annotations

@@ -245,11 +245,24 @@ def test_a_long_fit_is_announced_from_what_was_measured(run, tmp_path, monkeypat
     t = np.arange(1700.0)
     table = pd.DataFrame({"t": t, "y": np.sin(t / 100.0) + 0.1 * rng.standard_normal(len(t))})
     table.to_csv(tmp_path / "many.csv", index=False)
-    result = run("fit", "many.csv", "--response", "identity", "--out", "o")
+    result = run("fit", "many.csv", "--response", "identity", "--kernel", "se", "--out", "o")
     assert result.exit_code == 0, result.output
+    assert "beside its nearest neighbours only" in result.stderr
     assert "minute" not in result.stderr
     assert result.stderr.count("--max-rows fits to fewer rows") == 1 and "--max-time ends the search" in result.stderr
     assert "Fitting (all readings): about" in result.stderr and "Fitting (predicting every row): about" in result.stderr
+
+
+def test_time_alone_is_fitted_exactly_at_any_length(run, tmp_path):
+    rng = np.random.default_rng(0)
+    t = np.arange(1700.0)
+    table = pd.DataFrame({"t": t, "y": np.sin(t / 100.0) + 0.1 * rng.standard_normal(len(t))})
+    table.to_csv(tmp_path / "many.csv", index=False)
+    result = run("fit", "many.csv", "--response", "identity", "--out", "o")
+    assert result.exit_code == 0, result.output
+    assert "neighbours" not in result.stderr
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert "shifts and drifts of up to 150 rows are looked for" in page
 
 
 def test_no_row_of_the_fit_is_judged_by_another_prediction(run, readings, monkeypatch):

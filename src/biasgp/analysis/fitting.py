@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from biasgp import kernels
 from biasgp._typing import Array
 from biasgp.analysis.order import EventTable, needed_order, order_column
+from biasgp.covariance.markov import is_markov
 from biasgp.data.columns import Feature, Readings, read_readings
 from biasgp.data.table import ReadOptions, Table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
 from biasgp.models.diagnosis import Finding
+from biasgp.models.strategy import EXACT_UP_TO
 
 KERNELS = {
     "exponential": kernels.Exponential,
@@ -115,6 +117,13 @@ class Settings:
     def scales(self) -> bool:
         """Whether the method has an approximation for many readings."""
         return "approximation" in inspect.signature(METHODS[self.method]).parameters
+
+    def is_approximate(self, readings: Readings, split: Split) -> bool:
+        """Whether the fit will be by nearest neighbours: many rows, and inputs other than time alone."""
+        if not self.scales or len(split.fit) <= EXACT_UP_TO:
+            return False
+        X = readings.X[split.fit]
+        return readings.sensors is not None or not is_markov(KERNELS[self.kernel](ard=True).bind(X), X)
 
     @property
     def knows_order(self) -> bool:

@@ -21,6 +21,7 @@ from biasgp.analysis.words import reach
 from biasgp.data.columns import Readings
 from biasgp.data.table import Table
 from biasgp.messages import duration, quantity
+from biasgp.models.sparse.episode_windows import POLICY as WINDOWS
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.response import Identity
 
@@ -269,8 +270,8 @@ def remarks(outcome: Analysis) -> list[str]:
         )
     if outcome.settings.episodes and len(fitted.fit_rows) > EXACT_UP_TO:
         lines.append(
-            f"In a fit to more than {EXACT_UP_TO:,} rows, stuck sensors are the only episodes that are looked for; "
-            "--where or --max-rows fits to fewer."
+            f"In a fit to more than {EXACT_UP_TO:,} rows, shifts and drifts of up to {WINDOWS.longest} rows are looked "
+            "for, and stuck sensors of any length; --where or --max-rows fits to fewer."
         )
     return lines
 

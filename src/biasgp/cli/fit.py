@@ -126,13 +126,12 @@ def fit_into(
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
     from biasgp.covariance.vecchia_posterior import PREDICTIONS
-    from biasgp.models.strategy import EXACT_UP_TO
     from biasgp.persistence import save_model
     from biasgp.report.fit_page import fit_page
 
     with new_folder(folder, force=output.force) as stage:
         split = settings.split(readings)
-        by_neighbours = settings.scales and len(split.fit) > EXACT_UP_TO
+        by_neighbours = settings.is_approximate(readings, split)
         if not output.quiet:
             _announce(readings, split, by_neighbours)
         advice = "--max-rows fits to fewer rows, and --where leaves rows out."
@@ -165,8 +164,8 @@ def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:
         )
     elif by_neighbours:
         remark(
-            f"{n:,} rows are too many for an exact fit: each will be seen beside its nearest neighbours only. "
-            "How long that takes is told when it has been measured."
+            f"{n:,} rows of such inputs are too many for an exact fit: each will be seen beside its nearest neighbours "
+            "only. How long that takes is told when it has been measured."
         )
 
 

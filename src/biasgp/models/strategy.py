@@ -278,7 +278,10 @@ class InOrderOfTime(Strategy):
         if sample and max(found.n, SOME_TERMS) < 0.5 * len(problem):
             found = Found(self.with_sample_of_terms(build, problem, found, bounds, max_iter), len(problem))
         stage("all readings")
-        return super().complete(build, problem, found, bounds, max_iter)
+        ledger().expect(TERMS, EVALUATIONS * len(problem))
+        completed = super().complete(build, problem, found, bounds, max_iter)
+        ledger().expect(TERMS, 0.0)
+        return completed
 
     def with_sample_of_terms(
         self, build: Build, problem: Problem, found: Found, bounds: Array, max_iter: int

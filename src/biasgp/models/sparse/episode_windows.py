@@ -43,6 +43,11 @@ class _WindowPolicy:
     per_window: int = 1000
     """Of the record, per window at most, the largest jumps first: a rough record has jumps everywhere."""
 
+    @property
+    def longest(self) -> int:
+        """Readings of an episode that every window around one of its ends holds whole."""
+        return self.size // 2 - self.served
+
 
 POLICY = _WindowPolicy()
 _AT_ONCE = 2**16
