@@ -57,14 +57,16 @@ def fit(
         stage("few readings")
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
-        if ordering is not None:
-            lasting = episodes_in_windows(problem, ordering, few)
+        found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
+        known = replace(few, kernel=found.kernel, noise_variance=found.noise_variance)
+        lasting = [] if ordering is None else episodes_in_windows(problem, ordering, known)
+        if lasting:
             outside, index = _rows_outside(lasting, len(problem)), np.flatnonzero(kept)
             dropped += [replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in lasting]
             kept[index[~outside]] = False
             few, rows = replace(few, labels=few.labels[outside[rows]]), _renumbered(rows, outside)
             problem, excess = problem[outside], excess[outside]
-        found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
+            found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
         return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
     rows, *more = stages(problem)
     search = Search(problem[rows])
