@@ -114,9 +114,9 @@ def refit(
     search.trace, search.ended = list(before.trace), [s for s in known.rivals if _agrees(told.problem, s)]
     with blas_threads_for(len(told.problem)):
         if told.ordering is None:
-            found, _ = finish(search, search.recalled(known.none)[0], True)
+            found, _ = finish(search, search.recalled(known.without_episodes)[0], True)
         else:
-            found = with_episodes(EpisodeSearch(search, known.none, told.ordering), before, finish, rng)
+            found = with_episodes(EpisodeSearch(search, known.without_episodes, told.ordering), before, finish, rng)
     return told.everywhere(found)
 
 
@@ -214,7 +214,7 @@ def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit
     findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
     rivals = tuple(replace(rival, support=None) for rival in search.rivals(state))
     alone = replace(state, support=None)
-    return replace(found, doubt=doubt, findings=tuple(findings), known=Known((((), alone),), alone, rivals=rivals))
+    return replace(found, doubt=doubt, findings=tuple(findings), known=Known((((), alone),), rivals=rivals))
 
 
 def _between_readings(search: Search) -> Array:

@@ -45,7 +45,7 @@ def with_episodes(
     if not best.runs or best.total_evidence <= hunt.none.evidence:
         alternatives = tuple((ordering.episode(run),) for run in hunt.possible(hunt.none))
         found, state = finish(hunt.search, hunt.none.state, True)
-        return replace(found, alternatives=alternatives, known=_known(found, state, [replace(hunt.none, state=state)]))
+        return replace(found, alternatives=alternatives, known=_known(found, [replace(hunt.none, state=state)]))
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state, False)
     best = replace(best, state=state)
@@ -72,7 +72,7 @@ def with_episodes(
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
         episodes=tuple(ordering.episode(run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
         alternatives=tuple(tuple(ordering.episode(run) for run in runs) for runs in named),
-        known=_known(found, hunt.none.state, explanations, [odds for _, odds in without]),
+        known=_known(found, explanations, hunt.none.state, [odds for _, odds in without]),
     )
 
 
@@ -99,7 +99,7 @@ def _recalled(
     """The same from where an earlier fit to the same readings ended, which other verdicts may have moved."""
     known = before.known
     assert known is not None
-    hunt.none = replace(hunt.none, state=hunt.search.recalled(known.none)[0])
+    hunt.none = replace(hunt.none, state=hunt.search.recalled(known.without_episodes)[0])
     hunt.ended = [hunt.none]
     each = [hunt.recalled(runs, state) for runs, state in known.explanations]
     (best, same), others = each[0], [explanation for explanation, _ in each[1:]]
@@ -110,12 +110,16 @@ def _recalled(
 
 
 def _known(
-    found: SparseBiasFit, none: State, explanations: Sequence[Explanation], log_odds: Sequence[float] = ()
+    found: SparseBiasFit,
+    explanations: Sequence[Explanation],
+    none: State | None = None,
+    log_odds: Sequence[float] = (),
 ) -> Known:
     """For a later fit to the same readings."""
     assert found.known is not None
     states = tuple((each.runs, replace(each.state, support=None)) for each in explanations)
-    return replace(found.known, explanations=states, none=replace(none, support=None), log_odds=tuple(log_odds))
+    none = None if none is None else replace(none, support=None)
+    return replace(found.known, explanations=states, none=none, log_odds=tuple(log_odds))
 
 
 def _weighted(

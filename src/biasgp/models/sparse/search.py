@@ -89,15 +89,20 @@ class Known:
     """Where an exact fit ended, for another to begin with: states by the episodes that go with them.
 
     The best explanation is the first, and the others are those that are averaged over. `none` is the state without
-    episodes, and `log_odds` are those of each episode of the best. `rivals` have almost the same evidence as the best,
-    and quite different labels. All are of the readings that were `kept`, where some were not.
+    episodes, where that is not the best, and `log_odds` are those of each episode of the best. `rivals` have almost the
+    same evidence as the best, and quite different labels. All are of the readings that were `kept`, where some were
+    not.
     """
 
     explanations: tuple[tuple[tuple[Run, ...], State], ...]
-    none: State
+    none: State | None = None
     log_odds: tuple[float, ...] = ()
     rivals: tuple[State, ...] = ()
     kept: Mask | None = None
+
+    @property
+    def without_episodes(self) -> State:
+        return self.explanations[0][1] if self.none is None else self.none
 
     def is_at(self, state: State) -> bool:
         """Whether the best state is this one."""
