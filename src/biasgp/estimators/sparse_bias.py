@@ -16,6 +16,7 @@ from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.episode_notes import in_users_units, notes
+from biasgp.estimators.explaining import Explainer, ReadingExplanation
 from biasgp.estimators.validation import (
     check_choice,
     check_column,
@@ -31,16 +32,6 @@ from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.response import ScaledResponse
-
-
-@dataclass(frozen=True)
-class _Readings:
-    """The readings of a fit and where it ended, for a refit and for explanations."""
-
-    problem: Problem
-    model: sparse.SparseBiasFit
-    response: ScaledResponse
-    events: Array | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -147,7 +138,7 @@ class SparseBiasGP(LargeGP):
         with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
             problem, serviced = self._told(problem, verdict), self._checked_events(events)
             found = self._fit_model(problem, serviced)
-            self._readings = _Readings(problem, _where_it_ended(found), response, serviced)
+            self._readings = Explainer(problem, _where_it_ended(found), response, serviced)
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, response, watch.expired)
 
@@ -185,7 +176,45 @@ class SparseBiasGP(LargeGP):
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, known.response, watch.expired)
 
-    def _known(self) -> _Readings:
+    def explain(self, i: int) -> ReadingExplanation:
+        """Why reading i was flagged, or was not: what was to be expected there without it, and what speaks against it.
+
+        It is exact, from what the fit knows: labels of the others, episodes and parameters are held. Of more readings
+        than an exact fit is for, the nearest are asked which of them matter.
+
+        Parameters
+        ----------
+        i : int
+            The index of a reading of `fit`.
+
+        Examples
+        --------
+        >>> from biasgp import SparseBiasGP
+        >>> from biasgp.data import simulate
+        >>> data = simulate("1d", 8)
+        >>> model = SparseBiasGP().fit(data.X, data.y)
+        >>> why = model.explain(int(model.outlier_mask_.argmax()))
+        >>> why.log_odds > 0.0 and why.log_odds == why.prior + why.evidence
+        True
+        """
+        known = self._known()
+        n = len(known.problem)
+        if isinstance(i, bool) or not isinstance(i, int | np.integer) or not -n <= i < n:
+            raise ValueError(f"i must be the index of a reading, from 0 to {n - 1}, got {i!r}.")
+        with blas_threads_for(n):
+            return known.explanation(int(i) % n, self, self._ordering(known.problem, known.events))
+
+    def explain_all(self) -> dict[str, Any]:
+        """What `explain` says of each reading, without its witnesses: a dictionary of columns, for a data frame.
+
+        It takes one factorisation, whatever the number of readings. Column `log_odds` is the sum of prior and evidence;
+        `worth` says which readings are worth a look: those nearest to even odds whose label matters most to f.
+        """
+        known = self._known()
+        with blas_threads_for(len(known.problem)):
+            return known.columns(self, self._ordering(known.problem, known.events))
+
+    def _known(self) -> Explainer:
         """What refit and explanations need of the fit."""
         check_is_fitted(self)
         if not hasattr(self, "_readings"):

@@ -165,6 +165,9 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
         out[kept], out[~kept] = values, dropped
         return out
 
+    others = found.given_others
+    if others is not None:
+        others = np.array([everywhere(others[0], f), everywhere(others[1], variance)])
     index = np.flatnonzero(kept)
 
     def renumbered(about: _WithRows) -> _WithRows:
@@ -177,6 +180,7 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
         probability=everywhere(found.probability, 1.0),
         bias=everywhere(found.bias, problem.y[~kept] - f),
         bias_variance=everywhere(found.bias_variance, spread),
+        given_others=others,
         findings=tuple(map(renumbered, found.findings)),
         notes=tuple(map(renumbered, found.notes)),
         episodes=(*map(renumbered, found.episodes), *dropped),

@@ -231,4 +231,5 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
         findings=tuple(diagnosis.doubts(flagged, nearest, few.doubt)),
         notes=tuple(notes),
         doubt=few.doubt,
+        given_others=np.array([odds.y - odds.residual, np.maximum(odds.variance - search.noise, 0.0)]),
     )

@@ -138,6 +138,8 @@ class SparseBiasFit(FitResult):
     """The ordering variable at all readings, where there is one."""
     known: Known | None = None
     """Of an exact fit, for `refit` and for explanations."""
+    given_others: Array | None = None
+    """Of a fit to many readings: mean and variance of f at each of them given the others."""
 
 
 class LabelledLikelihood:
