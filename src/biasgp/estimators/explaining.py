@@ -21,6 +21,8 @@ from biasgp.response import ScaledResponse
 NONE, SPIKE, GROUP, REPLACED = "none", "spike", "group", "replaced"
 WITNESSES = 6
 """Readings that are named with what each of them does to the odds of another."""
+BESIDE = ("log_odds", "median", "worth")
+"""Columns of all readings that an explanation of one does not have as they are."""
 LEAST_EFFECT = 0.1
 """Log odds. A reading that changes those of another by less is not named."""
 
@@ -154,7 +156,7 @@ class Explainer:
     def explanation(self, i: int, estimator: Any, ordering: Ordering | None) -> ReadingExplanation:
         """Of one reading."""
         columns, left, odds = self._explained(estimator, ordering)
-        own = {name: values[i] for name, values in columns.items() if name not in ("log_odds", "worth")}
+        own = {name: values[i] for name, values in columns.items() if name not in BESIDE}
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
         index = np.flatnonzero(self._kept(estimator))
         if any(i in episode.rows for episode in estimator.episodes_):
@@ -225,6 +227,7 @@ class Explainer:
             "f_distance": gain * off / np.sqrt(np.where(variance > 0.0, variance, 1.0)),
             "noise_distance": (1.0 - gain) * off / np.sqrt(noise),
             "log_odds": odds.log_odds,
+            "median": scaling.backward(odds.mean),
             "worth": probability * (1.0 - probability) * effect,
         }
 

@@ -208,7 +208,8 @@ class SparseBiasGP(LargeGP):
         """What `explain` says of each reading, without its witnesses: a dictionary of columns, for a data frame.
 
         It takes one factorisation, whatever the number of readings. Column `log_odds` is the sum of prior and evidence;
-        `worth` says which readings are worth a look: those nearest to even odds whose label matters most to f.
+        `median` is that of f, which is `expected` but for a response transform; `worth` says which readings are worth a
+        look: those nearest to even odds whose label matters most to f.
         """
         known = self._known()
         with blas_threads_for(len(known.problem)):
