@@ -105,7 +105,7 @@ def _recalled(
     (best, same), others = each[0], [explanation for explanation, _ in each[1:]]
     if same:
         return best, [(best, odds) for odds in known.log_odds], others
-    best = max([best, *others], key=lambda explanation: explanation.evidence)
+    best = hunt.moved_on(max([best, *others], key=lambda explanation: explanation.evidence))
     return *hunt.supported(best), others
 
 

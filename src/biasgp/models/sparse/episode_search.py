@@ -70,6 +70,8 @@ class EpisodePolicy:
     """Places where the level jumps of which all combinations are tried: 2⁷ of them."""
     window: int = 11
     """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
+    rounds_after_verdicts: int = 2
+    """Of parameters, labels and episodes, from where an earlier fit ended (benchmarks/verdicts.py)."""
     rounds_without: int = 2
     """Of parameters and labels, for the best explanation without one of the episodes."""
 
@@ -305,25 +307,30 @@ class EpisodeSearch:
         """Parameters and labels with these episodes in place; given up where it falls behind the rival."""
         search = self._search_with(runs)
         if max_rounds is not None:
-            policy = search.policy
-            iterations, tolerance = policy.round_iterations, policy.rival_tolerance
-            search.policy = replace(policy, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
+            search.policy = search.policy.quick(max_rounds)
         prior = self.ordering.log_prior_of(runs)
         known = None if rival is None else replace(rival.state, evidence=rival.evidence - prior)
         search.improve("episodes", replace(start, support=None), known)
         return Explanation(runs, self.ordering, self.base, search, search.ended[-1])
 
     def recalled(self, runs: tuple[Run, ...], state: State) -> tuple[Explanation, bool]:
-        """An explanation of an earlier fit to the same readings, and whether the verdicts leave it as it is."""
+        """An explanation of an earlier fit to the same readings, and whether the verdicts leave it as it is.
+
+        Its labels and parameters move; its episodes are those that it had.
+        """
         if runs:
             search = self._search_with(runs)
             now, same = search.recalled(state)
             found = Explanation(runs, self.ordering, self.base, search, now)
         else:
             found, same = self.none, np.array_equal(self.none.state.labels, state.labels)
-        if same and found.evidence > -np.inf:
-            return found, True
-        return self._settled(found, found), False
+        return found, same and found.evidence > -np.inf
+
+    def moved_on(self, found: Explanation) -> Explanation:
+        """An explanation after verdicts, with episodes that go with them."""
+        policy, self.policy = self.policy, replace(self.policy, max_rounds=self.policy.rounds_after_verdicts)
+        found, self.policy = self._settled(found, found), policy
+        return found
 
     def _search_with(self, runs: tuple[Run, ...]) -> Search:
         """The search with these episodes in place."""
