@@ -9,7 +9,7 @@ with its largest value; and how far the log evidence of the refit is below that 
 Person: of each draw of 1D, scenario 7, the model asks about one reading after another, the one that a look is worth
 most at, is told the truth, and refits; against as many questions about readings at random. Wrong labels before and
 after, over all draws, and how many more disappear. With --faults, the same on a folder of windows with a real fault
-(columns time, value and flag): bad is what was flagged by those who ran the station; random questions are asked ten
+(columns time, value and flag): bad is what was flagged by those who ran the station; random questions are asked three
 times over.
 """
 
@@ -33,7 +33,7 @@ from biasgp.kernels import Matern32
 
 Bools = NDArray[np.bool_]
 Choice = Callable[[SparseBiasGP], int]
-REPEATS = 10
+REPEATS = 3
 """Of random questions on each real window, of which there are few."""
 
 
