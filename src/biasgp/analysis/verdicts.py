@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,7 @@ SHOWN_CONFLICTS = 5
 """Verdicts that were given up for others, named one by one."""
 
 
-def kept_verdicts(folder: Path) -> Table | None:
+def _kept_in(folder: Path) -> Table | None:
     """Those of an earlier fit into a folder."""
     path = folder / KEPT
     # A file with a header alone holds none.
@@ -33,9 +32,12 @@ def kept_verdicts(folder: Path) -> Table | None:
     return replace(Table.read(path), name=str(path))
 
 
-def with_verdicts(readings: Readings, table: Table, said: Sequence[Table | None]) -> Readings:
-    """Readings of a table with what was said of them, the later the truer; what was given up for that is noted."""
-    tables = [each for each in said if each is not None]
+def with_verdicts(readings: Readings, table: Table, folder: Path, said: Table | None) -> Readings:
+    """Readings of a table with what was said of them, in a table or before, for an earlier fit into a folder.
+
+    The later the truer; what was given up for that is noted.
+    """
+    tables = [each for each in (_kept_in(folder), said) if each is not None]
     if not tables:
         return readings
     known: dict[int, dict[str, str]] = {}

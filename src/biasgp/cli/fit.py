@@ -71,7 +71,7 @@ def fit(
 ) -> None:
     """Fit a table of readings, some of which lie."""
     from biasgp.analysis.fitting import Selection, Settings
-    from biasgp.analysis.verdicts import kept_verdicts, with_verdicts
+    from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
@@ -108,7 +108,7 @@ def fit(
     settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
-        readings = with_verdicts(readings, read, [kept_verdicts(folder), selection.verdicts_table()])
+        readings = with_verdicts(readings, read, folder, selection.verdicts_table())
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
 

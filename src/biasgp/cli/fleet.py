@@ -150,14 +150,14 @@ def _without_off(said: dict[str, Any]) -> dict[str, Any]:
 
 def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     """One group's fit, in a worker; returns what the index tells of it."""
-    from biasgp.analysis.verdicts import kept_verdicts, with_verdicts
+    from biasgp.analysis.verdicts import with_verdicts
     from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
     table, selection, settings, folder, events, judged = task
     readings = selection.readings(table, events)
     if settings.knows_verdicts:
-        readings = with_verdicts(readings, table, [kept_verdicts(Path(folder)), judged])
+        readings = with_verdicts(readings, table, Path(folder), judged)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
     output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)

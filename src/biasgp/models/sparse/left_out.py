@@ -27,7 +27,7 @@ NEAREST = 60
 
 
 @dataclass(frozen=True)
-class LogOdds:
+class _LogOdds:
     """Of readings given the others: mean and variance of f, and log densities of what was read, if good and if bad.
 
     `prior` are the log odds before it was read, by the share of the other readings that have a bias. A reading in an
@@ -45,7 +45,7 @@ class LogOdds:
         """That a reading is bad."""
         return np.asarray(self.prior + self.if_bad - self.if_good)
 
-    def in_episodes(self, episodes: Iterable[Episode]) -> LogOdds:
+    def in_episodes(self, episodes: Iterable[Episode]) -> _LogOdds:
         """The same, where the odds of readings in episodes are those of these."""
         prior, if_bad = self.prior.copy(), self.if_bad.copy()
         for episode in episodes:
@@ -54,7 +54,7 @@ class LogOdds:
         return replace(self, prior=prior, if_bad=if_bad)
 
     @classmethod
-    def of(cls, moments: tuple[Array, Array], joint: Array, shares: Array) -> LogOdds:
+    def of(cls, moments: tuple[Array, Array], joint: Array, shares: Array) -> _LogOdds:
         """From f and from log p(reading, label) and p(label), a column for each label."""
         prior = np.log1p(-shares[:, 0]) - np.log(shares[:, 0])
         if_bad = logsumexp(joint[:, 1:], axis=1) - np.log1p(-shares[:, 0])
@@ -100,13 +100,13 @@ class _Exact:
     def C(self) -> Array:
         return self.problem.kernel.with_theta(self.state.x[:-1])(self.problem.X)
 
-    def all_odds(self) -> LogOdds:
+    def all_odds(self) -> _LogOdds:
         """Of every reading, as if it were in no episode."""
         y, T = self.problem.y, self.T
         moments = [self._given_others(turn[None] - T) for turn in self.by_label]
         mean, variance = (np.column_stack(each) for each in zip(*moments, strict=True))
         joint = self.slab.log_joint(y, mean, variance + self.noise[:, None], self._support.label_prior())
-        return LogOdds.of((mean[:, 0], variance[:, 0]), joint, self._support.label_prior())
+        return _LogOdds.of((mean[:, 0], variance[:, 0]), joint, self._support.label_prior())
 
     def _given_others(self, turn: Array) -> tuple[Array, Array]:
         """Mean and variance of f + (T + turn)·b at each reading, b the shared biases, given the other readings."""
@@ -135,7 +135,7 @@ class _Exact:
             along[:, ~inside] = (self.C - self.C @ self.P @ self.C)[:, ~inside]
         return np.asarray(np.sqrt(np.mean(along**2, axis=0)))
 
-    def without_each(self, i: int, odds: LogOdds) -> Array:
+    def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i, which is in no episode, without one more reading, for each of those.
 
         NaN for itself. `odds` are those of all readings.
@@ -185,17 +185,17 @@ class _ByNeighbours:
     mean: Array
     variance: Array
 
-    def all_odds(self) -> LogOdds:
+    def all_odds(self) -> _LogOdds:
         """Of every reading."""
         shares = np.tile([1.0 - sum(self.slab.shares), *self.slab.shares], (len(self.noise), 1))
         joint = self.slab.log_predictive(self.problem.y, self.mean, self.variance + self.noise)
-        return LogOdds.of((self.mean, self.variance), joint, shares)
+        return _LogOdds.of((self.mean, self.variance), joint, shares)
 
     def reach(self) -> Array:
         """How much f goes with f at each of the readings, given the others: at that reading alone."""
         return self.variance
 
-    def without_each(self, i: int, odds: LogOdds) -> Array:
+    def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i without one more reading, for its nearest; NaN for others."""
         kernel, X, y = self.problem.kernel, self.problem.X, self.problem.y
         there = np.flatnonzero(self.usable & (np.arange(len(y)) != i))
@@ -216,3 +216,4 @@ class _ByNeighbours:
 
 LeftOut = _Exact | _ByNeighbours
 """What the others say of each reading."""
+LogOdds = _LogOdds

@@ -213,7 +213,7 @@ class PlainResiduals:
     def __call__(self, search: Search, best: State) -> State:
         x, residual = self._plain(search, best.slab)
         order = np.argsort(residual, kind="stable")
-        cut = best_cut(residual[order], self.min_members)
+        cut = _best_cut(residual[order], self.min_members)
         if cut is None:
             return best
         splits = [(order[:cut], order[cut:]), (order[cut:], order[:cut])]
@@ -262,7 +262,7 @@ class OtherLevel:
         return search.improve("other level", Candidate(best.x, slab, clean, best.curvature), best)
 
 
-def best_cut(values: Array, least: int) -> int | None:
+def _best_cut(values: Array, least: int) -> int | None:
     """Where to cut sorted values in two so that the sum of squares within both parts is the least; None if too few."""
     n = len(values)
     if n < 2 * least:
@@ -320,7 +320,7 @@ class OtherSlabs:
         bias = search.bias(state)[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
-        cut = best_cut(bias, self.min_members)
+        cut = _best_cut(bias, self.min_members)
         if cut is None:
             return None
         labels = state.labels.copy()
