@@ -235,10 +235,33 @@ def test_indices_may_count_from_the_end():
     assert model.explain(-1).row == 49
 
 
-def test_a_look_is_worth_most_near_even_odds():
-    model, _, _ = fitted(60)
+def test_a_look_is_worth_most_where_doubt_about_a_label_moves_the_curve():
+    X, y = record(60)
+    y[30] += 0.45
+    model = SparseBiasGP(order=None).fit(X, y)
     columns = model.explain_all()
-    best = int(np.argmax(columns["worth"]))
     p = columns["probability"]
-    assert p[best] * (1.0 - p[best]) > 0.3 * (p * (1.0 - p)).max()
+    best = int(np.argmax(columns["worth"]))
+    assert 0.02 < p[best] < 0.98
     assert (columns["worth"] >= 0.0).all()
+    verdict = np.full(60, np.nan)
+    verdict[best] = 1.0
+    assert model.refit(verdict).explain_all()["worth"][best] == 0.0
+
+
+def test_the_effect_of_a_label_is_how_far_f_moves_with_it():
+    model, X, _ = fitted(30, order=None)
+    known = model._readings
+    state = known.model.known.explanations[0][1]
+    search, i = Search(known.problem), int(np.argmin(np.abs(model.explain_all()["log_odds"])))
+    f = []
+    for label in (0, 1):
+        labels = state.labels.copy()
+        labels[i] = label
+        support = search.support(replace(state, labels=labels, support=None))
+        means, _ = support.posterior_of_means()
+        f.append(known.problem.kernel.with_theta(state.x[:-1])(X) @ (support.Qy - support.U @ means))
+    effect = np.sqrt(np.mean((f[1] - f[0]) ** 2))
+    p = model.outlier_probability_[i]
+    # The mean of the group moves with the label too, which the column leaves out.
+    assert model.explain_all()["worth"][i] == pytest.approx(np.sqrt(p * (1.0 - p)) * effect, rel=0.3)

@@ -228,7 +228,7 @@ class Explainer:
             "noise_distance": (1.0 - gain) * off / np.sqrt(noise),
             "log_odds": odds.log_odds,
             "median": scaling.backward(odds.mean),
-            "worth": probability * (1.0 - probability) * effect,
+            "worth": np.sqrt(probability * (1.0 - probability)) * effect,
         }
 
     def _kinds(self, estimator: Any, odds: LogOdds) -> tuple[NDArray[np.object_], Array]:
