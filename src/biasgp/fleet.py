@@ -110,18 +110,22 @@ _SERIAL = FleetExecution()
 
 @dataclass(frozen=True)
 class WithEvents:
-    """An estimator, and the values of its ordering column at which the sensors were serviced.
+    """An estimator, and what is known beside the readings: when the sensors were serviced, and verdicts.
 
-    `events` is a sequence of values, the same for all groups; or a table whose column `by` names the group of each
-    event, so that each group has its own, and that has one other column, or one with the name of a feature. A group
-    without any is fitted without events.
+    `events` are values of the ordering column: a sequence, the same for all groups; or a table whose column `by` names
+    the group of each event, so that each group has its own, and that has one other column, or one with the name of a
+    feature. A group without any is fitted without events. `verdict` is a column of the table of readings that says of
+    each whether it is good (0) or bad (1), or nothing (NaN).
     """
 
     estimator: BaseGP
-    events: Any
+    events: Any = None
+    verdict: str | None = None
 
     def of(self, group: str, features: Sequence[str], by: str) -> Array | None:
         """The events of a group, if any are known."""
+        if self.events is None:
+            return None
         column = self._column(features, by)
         if column is None:
             return np.asarray(self.events)
@@ -130,9 +134,10 @@ class WithEvents:
 
     def check(self, groups: Sequence[FleetGroup], features: Sequence[str], by: str) -> None:
         """Refuse an estimator that takes no events, and an event of no group or of one that is not there."""
-        if "events" not in inspect.signature(self.estimator.fit).parameters:
-            raise ValueError(f"{type(self.estimator).__name__} takes no events; SparseBiasGP does.")
-        if self._column(features, by) is None:
+        for name, given in (("events", self.events), ("verdict", self.verdict)):
+            if given is not None and name not in inspect.signature(self.estimator.fit).parameters:
+                raise ValueError(f"{type(self.estimator).__name__} takes no {name}; SparseBiasGP does.")
+        if self.events is None or self._column(features, by) is None:
             return
         known = {group.name for group in groups}
         for row, name in enumerate(self.events[by]):
@@ -180,12 +185,13 @@ def fit_groups(
     target, features : str, list of str
         Columns of numbers.
     estimator : estimator or WithEvents, optional
-        What to fit, SparseBiasGP() when left out; with the times of services, where they are known.
+        What to fit, SparseBiasGP() when left out; with the times of services and with verdicts, where they are known.
     execution : FleetExecution
         Workers, a time limit for each group, progress, and the folder of the models.
     """
     features = [features] if isinstance(features, str) else list(features)
-    absent = [name for name in (by, target, *features) if name not in table.columns]
+    judged = [estimator.verdict] if isinstance(estimator, WithEvents) and estimator.verdict is not None else []
+    absent = [name for name in (by, target, *features, *judged) if name not in table.columns]
     if absent:
         raise ValueError(f"The table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}.")
     execution.check()
@@ -207,14 +213,20 @@ def fit_groups(
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         rows = usable.iloc[group.rows]
         y = rows[target].to_numpy(dtype=float)
-        return deepcopy(model), rows[features], y, str(folder / file(group)), events_of(group)
+        known: dict[str, Array] = {}
+        events = events_of(group)
+        if events is not None:
+            known["events"] = events
+        if judged:
+            known["verdict"] = rows[judged[0]].to_numpy(dtype=float)
+        return deepcopy(model), rows[features], y, str(folder / file(group)), known
 
     def events_of(group: FleetGroup) -> Array | None:
         return None if services is None else services.of(group.name, features, by)
 
     def data(group: FleetGroup) -> list[pd.DataFrame]:
         events = events_of(group)
-        read = usable.iloc[group.rows][[target, *features]]
+        read = usable.iloc[group.rows][[target, *features, *judged]]
         return [read] if events is None else [read, pd.DataFrame({"event": events})]
 
     work = GroupWork(
@@ -283,12 +295,12 @@ def _number(value: Any, *, whole: bool) -> Any:
     return value if isinstance(value, int) or (isinstance(value, float) and not whole) else np.nan
 
 
-def _fit_one(task: tuple[Any, pd.DataFrame, Array, str, Array | None]) -> dict[str, Any]:
-    estimator, X, y, path, events = task
+def _fit_one(task: tuple[Any, pd.DataFrame, Array, str, dict[str, Array]]) -> dict[str, Any]:
+    estimator, X, y, path, known = task
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(X, y, **({} if events is None else {"events": events}))
+        estimator.fit(X, y, **known)
     # A worker of a run that was killed a moment ago may still be writing.
     with stage(Path(path), ORPHANS_END) as folder:
         save_model(folder / "model", estimator)

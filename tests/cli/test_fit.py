@@ -30,7 +30,7 @@ def _umask() -> int:
 def test_every_row_is_in_the_cleaned_table_with_what_was_found(done):
     cleaned = pd.read_csv(done[0] / "cleaned.csv")
     assert list(cleaned.columns[:5]) == list(logged().columns)
-    found = ["mean", "std", "bias", "outlier_probability", "flag", "use", "episode", "kind"]
+    found = ["mean", "std", "bias", "outlier_probability", "flag", "use", "expected", "log_odds", "episode", "kind"]
     assert list(cleaned.columns[5:]) == found
     assert len(cleaned) == N
     np.testing.assert_array_equal(np.flatnonzero(cleaned["flag"]), OUTLIERS)

@@ -198,3 +198,17 @@ def test_events_that_make_no_sense_are_named(events, complaint):
 def test_an_estimator_that_takes_no_events_is_refused():
     with pytest.raises(ValueError, match="GaussianGP takes no events"):
         fleet(readings(), WithEvents(GaussianGP(), [1.0]))
+
+
+def test_verdicts_are_a_column_of_the_table():
+    table = readings(2)
+    row = int(np.flatnonzero(table["station"] == "s1")[4])
+    table["judged"] = np.where(np.arange(len(table)) == row, 1.0, np.nan)
+    found = fleet(table, WithEvents(SparseBiasGP(order=None), verdict="judged"))
+    assert np.isnan(found.model("s0").verdict_).all()
+    assert list(np.flatnonzero(found.model("s1").outlier_probability_ == 1.0)).count(4) == 1
+    assert found.model("s1").verdict_[4] == 1.0
+    with pytest.raises(ValueError, match="no column 'said'"):
+        fleet(table, WithEvents(SparseBiasGP(), verdict="said"))
+    with pytest.raises(ValueError, match="GaussianGP takes no verdict"):
+        fleet(table, WithEvents(GaussianGP(), verdict="judged"))

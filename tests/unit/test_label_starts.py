@@ -18,7 +18,7 @@ from biasgp.models.sparse import fit
 from biasgp.models.sparse.average import ParameterAverage
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
-from biasgp.models.sparse.starts import RECIPE, Annealed, ForgottenInputs, OtherLevel, PlainResiduals, best_cut
+from biasgp.models.sparse.starts import RECIPE, Annealed, ForgottenInputs, OtherLevel, PlainResiduals, _best_cut
 from biasgp.response import Identity, Scaling
 
 
@@ -85,9 +85,9 @@ def test_values_are_cut_where_the_least_is_left_within(values, least):
     def within(cut):
         return values[:cut].var() * cut + values[cut:].var() * (len(values) - cut)
 
-    cut = best_cut(values, least)
+    cut = _best_cut(values, least)
     assert within(cut) == pytest.approx(min(map(within, range(least, len(values) - least + 1))), abs=1e-9)
-    assert best_cut(values[: 2 * least - 1], least) is None
+    assert _best_cut(values[: 2 * least - 1], least) is None
 
 
 def test_an_input_that_was_given_up_comes_back():

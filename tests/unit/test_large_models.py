@@ -18,7 +18,7 @@ from biasgp.kernels import Exponential, Matern32, SquaredExponential
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Group, Slab
-from biasgp.models.sparse.leave_one_out import _Odds
+from biasgp.models.sparse.leave_one_out import Odds
 from biasgp.models.strategy import EXACT_UP_TO, NearestNeighbours
 
 ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP]
@@ -220,7 +220,7 @@ def test_a_joint_covariance_rests_on_no_more_readings_than_it_may(monkeypatch):
 def test_the_majority_is_never_flagged():
     # Odds that differ where the chances no longer do.
     log_odds = np.linspace(1.0, 900.0, 10)
-    odds = _Odds(np.zeros(10), np.zeros(10), np.ones(10), np.column_stack([np.zeros(10), log_odds]))
+    odds = Odds(np.zeros(10), np.zeros(10), np.ones(10), np.column_stack([np.zeros(10), log_odds]))
     assert odds.flagged.tolist() == [False] * 5 + [True] * 5
 
 
@@ -241,8 +241,8 @@ def test_a_majority_that_is_reported_is_doubted(monkeypatch):
     """However it comes about: the flags that the search works with are never the majority, those reported may be."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(40, 1))
-    everyone = _Odds(np.ones(40), np.ones(40), np.ones(40), np.log(np.tile([0.1, 0.9], (40, 1))))
-    monkeypatch.setattr(_Odds, "of", lambda *args: everyone)
+    everyone = Odds(np.ones(40), np.ones(40), np.ones(40), np.log(np.tile([0.1, 0.9], (40, 1))))
+    monkeypatch.setattr(Odds, "of", lambda *args: everyone)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         model = SparseBiasGP(Matern32(), approximation="vecchia").fit(X, wave(np.tile(X, 2)))
@@ -256,7 +256,7 @@ def test_kinds_of_outlier_by_expectation_maximisation(replaced):
     y = np.concatenate([0.1 * rng.standard_normal(900), 4.0 + 0.5 * rng.standard_normal(100)])
     slab = Slab.of_groups([Group(0.2, 3.0, 1.0)], replaced)
     for _ in range(20):
-        found = _Odds.of(y, np.zeros(1000), np.full(1000, 0.01), slab)
+        found = Odds.of(y, np.zeros(1000), np.full(1000, 0.01), slab)
         slab = found.updated(slab)
     assert slab.shares[0] == pytest.approx(0.1, abs=0.01)
     assert slab.means[0] == pytest.approx(4.0, abs=0.2)

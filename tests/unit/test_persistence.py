@@ -221,7 +221,9 @@ def test_a_file_holds_half_a_matrix_and_predicts_the_same_to_the_bit(method, man
     if method == "ep":  # the covariance and two matrices with a column for each site of negative precision, as well
         sites = len(model._posterior.signed.minus)
         whole += 8 * (len(y) ** 2 + 2 * len(y) * sites + sites**2)
-    assert path.stat().st_size <= 0.55 * whole
+    # The readings and where the search ended are kept for a refit: some numbers per reading, and a hundred names.
+    kept = 120_000 if method == "sparse" else 0
+    assert path.stat().st_size <= 0.55 * whole + kept
 
 
 def everything(model, X):

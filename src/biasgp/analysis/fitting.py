@@ -59,6 +59,7 @@ class Selection:
     header: bool | None = None
     events: str | None = None
     together: str | None = None
+    verdicts: str | None = None
 
     def table(self) -> Table:
         """The whole table."""
@@ -67,6 +68,10 @@ class Selection:
     def events_table(self) -> Table | None:
         """The table of times at which the sensor was serviced, where there is one."""
         return None if self.events is None else Table.read(self.events, self._options)
+
+    def verdicts_table(self) -> Table | None:
+        """The table of what somebody said of readings, where there is one."""
+        return None if self.verdicts is None else Table.read(self.verdicts, self._options)
 
     @property
     def _options(self) -> ReadOptions:
@@ -129,6 +134,11 @@ class Settings:
     def knows_order(self) -> bool:
         """Whether the method can look for biases that last."""
         return "order" in inspect.signature(METHODS[self.method]).parameters
+
+    @property
+    def knows_verdicts(self) -> bool:
+        """Whether the method can be told which readings are good or bad."""
+        return "verdict" in inspect.signature(METHODS[self.method].fit).parameters
 
     def usual_episodes(self, features: Sequence[Feature]) -> bool:
         """Whether they are looked for where nothing is said: where that method has an order of the readings."""
@@ -219,12 +229,16 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))
         more["events"] = readings.events
+    if readings.verdict is not None:
+        more["verdict"] = readings.verdict[split.fit]
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            if str(error).startswith("verdict "):
+                raise WrongUseError(f"--verdicts: {error}") from error
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))

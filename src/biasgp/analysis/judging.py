@@ -20,6 +20,8 @@ from biasgp.analysis.words import told
 from biasgp.data.columns import Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
+from biasgp.estimators.explaining import BESIDE, NONE, SPIKE, ReadingExplanation
+from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.validation import check_query
 from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
@@ -142,6 +144,46 @@ class Analysis:
             sensor=episode.sensor,
         )
 
+    @cached_property
+    def explained(self) -> dict[str, Any]:
+        """Of each row: what was expected without it, the log odds that it is bad, and its kind, empty for a good one.
+
+        Empty where the method does not say. Under a transform of the target the median stands for the mean.
+        """
+        estimator: Any = self.fitted.estimator
+        if not hasattr(estimator, "explain_all"):
+            return {}
+        found, rows = estimator.explain_all(), self.fitted.fit_rows
+        judge = Judge(estimator, self.readings)
+        expected, log_odds = judge.prediction.mean + judge.own_errors, judge.log_odds
+        expected[rows], log_odds[rows] = found["median"], found["log_odds"]
+        kind = np.where(self.flagged, SPIKE, "").astype(object)
+        kind[rows] = np.where(found["kind"] == NONE, "", found["kind"])
+        if self.settings.episodes:
+            lasting = self.episode_columns()["kind"]
+            kind = np.where(lasting == "", kind, lasting)
+        why = np.full(len(kind), "", dtype=object)
+        position = {row: i for i, row in enumerate(rows.tolist())}
+        for row in np.flatnonzero(self.flagged).tolist():
+            if row in position:
+                why[row] = self._why(found, position[row], row)
+        return {"expected": expected, "log_odds": log_odds, "kind": kind, "why": why}
+
+    def _why(self, found: dict[str, Any], i: int, row: int) -> str:
+        """Reading i of the fit in words."""
+        own = {name: values[i] for name, values in found.items() if name not in BESIDE}
+        return ReadingExplanation(row=row, **own).told(f"row {row + 1}", self.unit)
+
+    def worth_a_look(self, most: int = 10) -> Rows:
+        """Rows that somebody should look at, the first first: near even odds, and with an effect on the curve.
+
+        Those that have been judged already are not among them.
+        """
+        estimator: Any = self.fitted.estimator
+        worth = estimator.explain_all()["worth"] if hasattr(estimator, "explain_all") else np.empty(0)
+        open_ones = [i for i in np.argsort(-worth, kind="stable").tolist() if np.isnan(estimator.verdict_[i])]
+        return np.asarray(self.fitted.fit_rows[open_ones[:most]])
+
     def episode_columns(self) -> dict[str, Any]:
         """For a file: number and kind of each row's episode. Rows that were not in the fit have that around them."""
         values = self.axis.values
@@ -259,6 +301,18 @@ class Judge:
         whole, f = map(estimator._scaling.backward, means)
         own[ready] = whole - f
         return own
+
+    @property
+    def log_odds(self) -> Array:
+        """Of readings that the model has not seen, that each is bad."""
+        here = np.isfinite(self.readings.y) & self.readings.complete
+        if self.readings.sensors is not None:
+            here &= self.readings.sensors.known
+        found, estimator = np.full(len(here), np.nan), self.estimator
+        if here.any() and isinstance(estimator, SparseBiasGP):
+            good, bad = estimator._log_densities(self.readings.frame(here), self.readings.y[here])
+            found[here] = bad - good
+        return found
 
     def verdict(self, rows: Mask | bool = True) -> _Verdict:
         """On readings (those of some rows) that the model has not seen, against what it predicts for them."""

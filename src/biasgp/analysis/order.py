@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.data.columns import Feature
 from biasgp.data.table import Format, Table, TableError
 from biasgp.messages import WrongUseError
@@ -55,7 +56,7 @@ class EventTable:
 
     def values(self) -> Array:
         """Values of the ordering feature at the events: in the columns of its name, else in the first column."""
-        values = self._values()
+        values = self.every_value()
         values = values[np.isfinite(values)]
         if not len(values):
             column, name = self._columns[0], self._feature.name
@@ -67,7 +68,7 @@ class EventTable:
 
         What cannot be read, and a group that is not among those of the readings, is refused.
         """
-        events, column = self.events, self.events.column(by)
+        events = self.events
         if len(events.columns) == 1:
             raise TableError(f"{events.name} has the column {by!r} only. It should hold the times of the events too.")
         timed = replace(self, events=replace(events, cells=events.cells.drop(columns=[by])))
@@ -75,10 +76,21 @@ class EventTable:
         rest = replace(timed.events, cells=timed.events.cells[times], usual=timed._alike)
         timed = replace(timed, events=rest)
         timed.values()
-        known = np.isfinite(timed._values())
+        found = self.rows_by_group(events, by, groups, np.isfinite(timed.every_value()), "an event")
+        return {name: rest.part(events.name, rows, times) for name, rows in found.items()}
+
+    @staticmethod
+    def rows_by_group(
+        table: Table, by: str, groups: Sequence[str], known: Mask, what: str
+    ) -> dict[str, NDArray[np.intp]]:
+        """The rows (of those that are known to say something) of each group that has some, by the column `by`.
+
+        A row without a group, and a group that is not among those of the readings, is refused.
+        """
+        column = table.column(by)
         nameless = np.flatnonzero(known & column.missing)
         if len(nameless):
-            raise TableError(f"{events.name}: Column {by!r}, row {nameless[0] + 1}: an event without a group. Name it.")
+            raise TableError(f"{table.name}: Column {by!r}, row {nameless[0] + 1}: {what} without a group. Name it.")
         names = np.array([str(name) for name in column.cells], dtype=object)
         for row in np.flatnonzero(known):
             if names[row] not in groups:
@@ -87,12 +99,12 @@ class EventTable:
                 there = ", ".join(repr(name) for name in groups[:SHOWN_GROUPS])
                 hint = f"Did you mean {close[0]!r}?" if close else f"There is {there}{more}."
                 raise TableError(
-                    f"{events.name}: Column {by!r}, row {row + 1}: the table has no group {names[row]!r}. {hint}"
+                    f"{table.name}: Column {by!r}, row {row + 1}: the table has no group {names[row]!r}. {hint}"
                 )
         found = {name: np.flatnonzero(known & (names == name)) for name in groups}
-        return {name: rest.part(events.name, rows, times) for name, rows in found.items() if len(rows)}
+        return {name: rows for name, rows in found.items() if len(rows)}
 
-    def _values(self) -> Array:
+    def every_value(self) -> Array:
         """Values of the ordering feature for every event, NaN where there is none."""
         try:
             read = replace(self.events, usual={**self._alike, **self.events.usual})

@@ -81,6 +81,13 @@ class Points:
     """Distance from the prediction without the reading, in its standard deviations; NaN for the flagged."""
     sensor: NDArray[np.object_] | None = None
     """The label of each reading's sensor, where several share the truth."""
+    expected: Array | None = None
+    """What the truth was expected to be without the reading, where the method says."""
+    log_odds: Array | None = None
+    """That it is bad."""
+    kind: NDArray[np.object_] | None = None
+    why: NDArray[np.object_] | None = None
+    """Of those that are flagged, in words."""
 
     def take(self, rows: Rows) -> Points:
         """Some of them."""
@@ -139,6 +146,7 @@ class FitRecord:
             held_out=np.isin(shown, outcome.fitted.test_rows),
             residual=outcome.residual[shown],
             sensor=None if readings.sensors is None else readings.sensors.labels[shown],
+            **{name: values[shown] for name, values in outcome.explained.items()},
         )
         of = (
             "Residuals of the held-out readings that are not flagged, which the model has not seen."
@@ -288,7 +296,7 @@ def _command(outcome: Analysis) -> str:
             usual = outcome.settings.usual_episodes(readings.features) if field.name == "episodes" else field.default
             if field.name in ("source", "target", "features") or value == usual:
                 continue
-            if field.name == "events":
+            if field.name in ("events", "verdicts"):
                 value = value.rsplit("/", 1)[-1]
             if field.name in SWITCHES:
                 words.append(SWITCHES[field.name][value])
@@ -342,6 +350,7 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         "bias": verdict.bias[rows],
         "bias_std": verdict.bias_std[rows],
         "probability": verdict.probability[rows],
+        **{name: values[rows] for name, values in outcome.explained.items()},
     }
     flagged = pd.DataFrame(columns).replace([np.inf, -np.inf], np.nan).astype(object)
     return {
@@ -373,6 +382,8 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         ],
         "test": outcome.test,
         "flag_column": outcome.agreement,
+        "verdicts": None if readings.judged is None else readings.judged.astype(object).to_dict("records"),
+        "worth_a_look": (outcome.worth_a_look() + 1).tolist(),
         "n_flagged": len(rows),
         # JSON has no NaN, and no infinity.
         "flagged": flagged.where(flagged.notna(), None).to_dict("records"),
@@ -387,5 +398,15 @@ def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
     found = {"mean": outcome.prediction.mean, "std": outcome.prediction.std}
+    judged = {} if outcome.readings.verdict is None else {"verdict": _said(outcome.readings.verdict)}
+    explained = {name: values for name, values in outcome.explained.items() if name in ("expected", "log_odds")}
     lasting = outcome.episode_columns() if outcome.settings.episodes else {}
-    return table.with_columns(found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | lasting)
+    kind = {"kind": outcome.explained["kind"]} if outcome.explained else {}
+    columns = found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | judged | explained | lasting | kind
+    return table.with_columns(columns)
+
+
+def _said(verdict: Array) -> NDArray[np.object_]:
+    """Verdicts in words."""
+    words = np.where(verdict == 1.0, "bad", np.where(verdict == 0.0, "good", ""))
+    return words.astype(object)

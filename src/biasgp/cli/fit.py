@@ -56,6 +56,7 @@ def fit(
     ] = None,
     episodes: options.Episodes = None,
     events: options.Events = None,
+    verdicts: options.Verdicts = None,
     together: options.Together = None,
     reference: options.Reference = None,
     sep: options.Sep = None,
@@ -70,26 +71,29 @@ def fit(
 ) -> None:
     """Fit a table of readings, some of which lie."""
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
-    refuse_empty(events=events, together=together, reference=reference)
+    refuse_empty(events=events, together=together, reference=reference, verdicts=verdicts)
     if together is not None and by is not None:
         raise WrongUseError("--together fits all sensors at once, --by each of them alone: choose one.")
     if reference is not None and together is None:
         raise WrongUseError("--reference needs --together, the column that names the sensors.")
     if events is not None and episodes is False:
         raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
-    if events == table == "-":
-        raise WrongUseError("The table and --events cannot both be standard input.")
+    if [table, events, verdicts].count("-") > 1:
+        raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
-    selection = Selection(table, target, features, marks, where, *form, events, together)
+    selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
     limits = (max_rows, max_time, True if events is not None else episodes, reference)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
+    if verdicts is not None and not settings.knows_verdicts:
+        raise WrongUseError(f"--verdicts needs --method sparse: {method.value!r} cannot be told which readings lie.")
     settings.estimator()  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
@@ -103,6 +107,8 @@ def fit(
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
+    if settings.knows_verdicts:
+        readings = with_verdicts(readings, read, folder, selection.verdicts_table())
     outcome = fit_into(folder, selection, settings, read, readings, Output(force))
     tell(outcome, folder, time.perf_counter() - began)
 
@@ -123,6 +129,7 @@ def fit_into(
     from biasgp.analysis.fitting import fit
     from biasgp.analysis.judging import examine
     from biasgp.analysis.record import FitRecord, cleaned, summary
+    from biasgp.analysis.verdicts import KEPT
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
     from biasgp.covariance.vecchia_posterior import PREDICTIONS
@@ -148,6 +155,8 @@ def fit_into(
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
             (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
             inert(cleaned(table, outcome)).to_csv(stage / "cleaned.csv", index=False)
+            if readings.judged is not None:
+                inert(readings.judged).to_csv(stage / KEPT, index=False)
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
-LATER = {"episodes": False, "events": None}
+LATER = {"episodes": False, "events": None, "verdicts": None}
 """Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
@@ -57,19 +57,22 @@ def fit_fleet(
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
     settings = settings.settled(features)
     services = _services(selection.events_table(), table, features, by, [group.name for group in groups])
+    judged = _judged(selection.verdicts_table(), by, [group.name for group in groups])
     columns = [name for feature in features for name in feature.columns]
-    chosen = replace(selection, target=target, features=",".join(columns))
+    # Other verdicts are other data of their groups, not another fleet.
+    chosen = replace(selection, target=target, features=",".join(columns), verdicts=None)
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
 
     formats = {name: asdict(form) for name, form in table.formats([target, *columns]).items()}
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
-        return part, chosen, settings, str((folder / _place(group)).resolve()), services.of(group.name)
+        place = str((folder / _place(group)).resolve())
+        return part, chosen, settings, place, services.of(group.name), judged.get(group.name)
 
     def data(group: FleetGroup) -> list[pd.DataFrame]:
-        own = services.by_group.get(group.name)
-        return [table.cells.iloc[group.rows], *([] if own is None else [own.cells])]
+        own = services.by_group.get(group.name), judged.get(group.name)
+        return [table.cells.iloc[group.rows], *(each.cells for each in own if each is not None)]
 
     read = [] if services.of_all is None else [services.of_all.cells.to_csv()]
     request = {"by": by, "selection": _said(chosen), "settings": _said(settings)}
@@ -121,6 +124,21 @@ def _services(events: Table | None, table: Table, features: Sequence[Feature], b
     return _Services(by_group=found)
 
 
+def _judged(verdicts: Table | None, by: str, groups: list[str]) -> dict[str, Table]:
+    """Verdicts by the group that each is about; rows are those of the group's own table, as its report has them."""
+    import numpy as np
+
+    from biasgp.analysis.order import EventTable
+
+    if verdicts is None:
+        return {}
+    every = np.ones(len(verdicts), dtype=bool)
+    found = EventTable.rows_by_group(verdicts, by, groups, every, "a verdict")
+    remark(f"{verdicts.name} has verdicts on {len(found):,} of {len(groups):,} groups.")
+    rest = replace(verdicts, cells=verdicts.cells.drop(columns=[by]))
+    return {name: rest.part(verdicts.name, rows, []) for name, rows in found.items()}
+
+
 def _said(part: Selection | Settings) -> dict[str, Any]:
     """What was asked for, without what came with later versions and is off: a fleet begun before goes on."""
     return _without_off(asdict(part))
@@ -132,11 +150,14 @@ def _without_off(said: dict[str, Any]) -> dict[str, Any]:
 
 def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     """One group's fit, in a worker; returns what the index tells of it."""
+    from biasgp.analysis.verdicts import with_verdicts
     from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
-    table, selection, settings, folder, events = task
+    table, selection, settings, folder, events, judged = task
     readings = selection.readings(table, events)
+    if settings.knows_verdicts:
+        readings = with_verdicts(readings, table, Path(folder), judged)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
     output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)

@@ -71,6 +71,15 @@ Events = Annotated[
         "one named as the column of times. With --by: each group has its own, where that column is in it too.",
     ),
 ]
+Verdicts = Annotated[
+    str | None,
+    of_model(
+        metavar="FILE",
+        help="A table, written as TABLE is, of readings that are known to be good or bad: their row, or their time in "
+        "a column named as that of TABLE; verdict (good, bad or open); until, who, when and why, if you like. Kept as "
+        "verdicts.csv beside the results, where the next run finds it. With --by: a column of that name too.",
+    ),
+]
 Together = Annotated[
     str | None,
     of_model(

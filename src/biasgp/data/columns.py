@@ -96,6 +96,17 @@ class Readings:
     """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
     sensors: Sensors | None = None
     """Which sensor each row is of, where several share the truth."""
+    judged: pd.DataFrame | None = None
+    """What somebody said of some of the rows: `row`, from 1, `verdict` (good or bad), and by whom, when and why."""
+
+    @property
+    def verdict(self) -> Array | None:
+        """Of each row: 0 where it was judged good, 1 where bad, else NaN; None where none was."""
+        if self.judged is None or not len(self.judged):
+            return None
+        said = np.full(len(self.y), np.nan)
+        said[self.judged["row"].to_numpy() - 1] = (self.judged["verdict"] == "bad").to_numpy(dtype=float)
+        return said
 
     @property
     def names(self) -> list[str]:

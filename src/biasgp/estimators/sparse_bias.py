@@ -12,15 +12,18 @@ from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array, Mask
+from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.episode_notes import in_users_units, notes
+from biasgp.estimators.explaining import Explainer, ReadingExplanation
 from biasgp.estimators.validation import (
     check_choice,
     check_column,
     check_events,
     check_query,
     check_readings,
+    check_verdict,
     column_names,
 )
 from biasgp.models import sparse
@@ -71,9 +74,12 @@ class SparseBiasGP(LargeGP):
         Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std`, `log_odds` and `sensor`.
     alternatives_ : tuple of tuple of Episode
         Other sets of episodes that explain the readings almost as well.
+    verdict_ : ndarray of shape (n_samples,)
+        What was said of each reading: good (0), bad (1), or nothing (NaN).
     notes_ : tuple of Finding
         What a reader should know, and what by itself does not make the fit untrustworthy: faults that may be signal,
-        heavy tails, neighbours that are flagged, noise or a length-scale on its lowest value.
+        heavy tails, neighbours that are flagged, noise or a length-scale on its lowest value, verdicts that the
+        readings contradict.
     groups_ : tuple of Group
         The kinds of outlier found: share of the readings, mean and variance of the bias (in the model's units).
     replaced_ : bool
@@ -114,6 +120,7 @@ class SparseBiasGP(LargeGP):
         noise_variance: ArrayLike | None = None,
         *,
         events: ArrayLike | None = None,
+        verdict: ArrayLike | None = None,
         client: Any = None,
     ) -> Self:
         """Fit to readings y at the rows of X, as GaussianGP.fit does.
@@ -125,18 +132,111 @@ class SparseBiasGP(LargeGP):
         events : array-like, optional
             Values of the ordering column at which the sensor was cleaned, calibrated or moved: drifts end and levels
             jump there, and hardly anywhere else.
+        verdict : array-like of shape (n_samples,), optional
+            What is known of each reading: 0 for a good one, 1 for a bad one, NaN where it is open. A good reading has
+            no bias and is in no episode. A bad one has a bias of its own or is in an episode; bad readings that follow
+            one another are in one episode together or in none. All other labels, the share of outliers and their slab
+            follow from the verdicts too.
         """
         with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
-            model = self._with_own_errors(self._fit_model(problem, events), problem)
+            problem, serviced = self._told(problem, verdict), self._checked_events(events)
+            found = self._fit_model(problem, serviced)
+            self._readings = Explainer(problem, _where_it_ended(found), response, serviced)
+            model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, response, watch.expired)
 
-    def _fit_model(self, problem: Problem, events: ArrayLike | None = None) -> sparse.SparseBiasFit:
+    def refit(self, verdict: ArrayLike | None = None) -> Self:
+        """Fit to the readings of `fit` again with other verdicts, from what the model knows.
+
+        Labels, parameters and episodes move from where they are; readings and hyperparameters of the search must be
+        those of `fit`. It takes a fraction of a fit's time, and where the verdicts say what the model knew, nothing
+        changes.
+
+        Parameters
+        ----------
+        verdict : array-like of shape (n_samples,), optional
+            As in `fit`; all verdicts, not only new ones. Those of `fit` are `verdict_`.
+
+        Examples
+        --------
+        >>> from biasgp import SparseBiasGP
+        >>> from biasgp.data import simulate
+        >>> data = simulate("1d", 8)
+        >>> model = SparseBiasGP().fit(data.X, data.y)
+        >>> verdict = model.verdict_.copy()
+        >>> verdict[3] = 1.0
+        >>> bool(model.refit(verdict).outlier_mask_[3])
+        True
+        """
+        known = self._known()
+        problem = replace(known.problem, verdict=check_verdict(verdict, len(known.problem)))
+        with self._watching() as watch, blas_threads_for(len(problem)):
+            ordering = self._ordering(problem, known.events)
+            rng, strategy = np.random.default_rng(self.random_state), self._strategy(problem)
+            before = replace(known.model, trace=self.trace_, episodes=self.episodes_)
+            found = sparse.refit(before, problem, self.max_iter, rng, strategy, ordering)
+            self._readings = replace(known, problem=problem, model=_where_it_ended(found))
+            model = self._with_own_errors(self._with_sensors(found, problem), problem)
+        return self._concluded(model, known.response, watch.expired)
+
+    def explain(self, i: int) -> ReadingExplanation:
+        """Why reading i was flagged, or was not: what was to be expected there without it, and what speaks against it.
+
+        It is exact, from what the fit knows: labels of the others, episodes and parameters are held. Of more readings
+        than an exact fit is for, the nearest are asked which of them matter.
+
+        Parameters
+        ----------
+        i : int
+            The index of a reading of `fit`.
+
+        Examples
+        --------
+        >>> from biasgp import SparseBiasGP
+        >>> from biasgp.data import simulate
+        >>> data = simulate("1d", 8)
+        >>> model = SparseBiasGP().fit(data.X, data.y)
+        >>> why = model.explain(int(model.outlier_mask_.argmax()))
+        >>> why.log_odds > 0.0 and why.log_odds == why.prior + why.evidence
+        True
+        """
+        known = self._known()
+        n = len(known.problem)
+        if isinstance(i, bool) or not isinstance(i, int | np.integer) or not -n <= i < n:
+            raise ValueError(f"i must be the index of a reading, from 0 to {n - 1}, got {i!r}.")
+        with blas_threads_for(n):
+            return known.explanation(int(i) % n, self, self._ordering(known.problem, known.events))
+
+    def explain_all(self) -> dict[str, Any]:
+        """What `explain` says of each reading, without its witnesses: a dictionary of columns, for a data frame.
+
+        It takes one factorisation, whatever the number of readings. Column `log_odds` is the sum of prior and evidence;
+        `median` is that of f, which is `expected` but for a response transform; `worth` says which readings are worth a
+        look: those nearest to even odds whose label matters most to f.
+        """
+        known = self._known()
+        with blas_threads_for(len(known.problem)):
+            return known.columns(self, self._ordering(known.problem, known.events))
+
+    def _known(self) -> Explainer:
+        """What refit and explanations need of the fit."""
+        check_is_fitted(self)
+        if not hasattr(self, "_readings"):
+            raise ValueError("This model was saved by a version that did not keep its readings. Fit again.")
+        return self._readings
+
+    def _told(self, problem: Problem, verdict: ArrayLike | None) -> Problem:
+        """The readings with what is known beside them: verdicts, and the prior of the length-scales."""
         check_choice("length_scale_prior", self.length_scale_prior, ("weak", None))
-        rng = np.random.default_rng(self.random_state)
-        ordering = self._ordering(problem, events)
-        if self.length_scale_prior is not None:
-            problem = problem.with_prior()
-        found = sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+        problem = replace(problem, verdict=check_verdict(verdict, len(problem)))
+        return problem if self.length_scale_prior is None else problem.with_prior()
+
+    def _fit_model(self, problem: Problem, serviced: Array | None = None) -> sparse.SparseBiasFit:
+        rng, ordering = np.random.default_rng(self.random_state), self._ordering(problem, serviced)
+        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+
+    def _with_sensors(self, found: sparse.SparseBiasFit, problem: Problem) -> sparse.SparseBiasFit:
+        """A fit whose episodes have the labels of their sensors."""
 
         def named(episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
             firsts = [problem.X[each.rows[0]] for each in episodes]
@@ -152,15 +252,19 @@ class SparseBiasGP(LargeGP):
             told[[row for episode in ordering.stuck_runs(y) for row in episode.rows]] = False
         return told
 
-    def _ordering(self, problem: Problem, events: ArrayLike | None) -> Ordering | None:
+    def _checked_events(self, events: ArrayLike | None) -> Array | None:
+        column = self._order_column()
+        if column is None and events is not None:
+            raise ValueError("events are values of the ordering column: say which one it is with order=.")
+        return None if column is None or events is None else check_events(events, self.time_columns_, column)
+
+    def _ordering(self, problem: Problem, serviced: Array | None) -> Ordering | None:
         """The readings in the order in which biases may last, if there is one."""
         column = self._order_column()
         if column is None:
-            if events is not None:
-                raise ValueError("events are values of the ordering column: say which one it is with order=.")
             return None
-        serviced = None if events is None else check_events(events, self.time_columns_, column)
-        return Ordering(problem.X[:, column], serviced, series=Categories(self.category_columns_).series(problem.X))
+        series = Categories(self.category_columns_).series(problem.X)
+        return Ordering(problem.X[:, column], serviced, series=series, verdict=problem.verdict)
 
     def _order_column(self) -> int | None:
         """The index of the ordering column, if there is one."""
@@ -177,6 +281,8 @@ class SparseBiasGP(LargeGP):
         return column
 
     def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
+        verdict = self._readings.problem.verdict
+        self.verdict_ = np.full(len(response.y), np.nan) if verdict is None else verdict.copy()
         self.outlier_probability_ = model.probability
         self.outlier_mask_ = model.probability > 0.5
         self.bias_ = response.bias(model.bias)
@@ -185,15 +291,15 @@ class SparseBiasGP(LargeGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        self.episodes_ = tuple(sorted(self._told(model.episodes, model), key=lambda each: each.start))
-        self.alternatives_ = tuple(self._told(each, model) for each in model.alternatives)
+        self.episodes_ = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
+        self.alternatives_ = tuple(self._in_users_units(each, model) for each in model.alternatives)
         self.notes_ = (*model.notes, *notes(self.episodes_, self.alternatives_))
         self.doubt_ = model.doubt
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
 
-    def _told(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
+    def _in_users_units(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
         """Episodes in the user's units."""
         if not episodes:
             return ()
@@ -223,3 +329,11 @@ class SparseBiasGP(LargeGP):
         mean, variance = self._latent(array, include_noise=True)
         joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
         return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))
+
+
+def _where_it_ended(found: sparse.SparseBiasFit) -> sparse.SparseBiasFit:
+    """A fit without what the estimator has as attributes."""
+    nothing = np.empty(0)
+    arrays = {"probability": nothing, "bias": nothing, "bias_variance": nothing, "order": None}
+    told: dict[str, Any] = {"trace": (), "findings": (), "notes": (), "episodes": (), "alternatives": ()}
+    return replace(found, posterior=None, **arrays, **told)  # type: ignore[arg-type]

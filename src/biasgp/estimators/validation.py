@@ -251,6 +251,29 @@ def check_column(name: str, value: object, width: int, names: Sequence[str] | No
     return int(value) % width
 
 
+def check_verdict(verdict: Any, n: int) -> Array | None:
+    """Whether each of n readings is good (0) or bad (1), or open (NaN, or None); None where all are."""
+    if verdict is None:
+        return None
+    array = np.asarray(_unmasked(verdict))
+    if array.dtype == object:
+        array = np.array([np.nan if str(value) in ("None", "<NA>") else value for value in array.ravel()])
+    said = _numbers(array, "verdict")
+    if said.shape != (n,):
+        raise ValueError(f"verdict must have one value per reading, shape ({n},); got shape {said.shape}.")
+    wrong = np.flatnonzero(~(np.isnan(said) | (said == 0.0) | (said == 1.0)))
+    if len(wrong):
+        raise ValueError(
+            f"verdict, row {wrong[0]}: {said[wrong[0]]:g} is none. It must be 0 (good), 1 (bad) or NaN (open)."
+        )
+    if (said != 1.0).sum() < MIN_READINGS:
+        raise ValueError(
+            f"verdict says that {int((said == 1.0).sum())} of {n} readings are bad: at least {MIN_READINGS} others are "
+            "needed for a fit."
+        )
+    return None if np.isnan(said).all() else said
+
+
 def check_events(events: Any, times: Sequence[TimeColumn], column: int) -> Array:
     """Values of the ordering column at which a sensor was serviced, in the numbers that its times are computed with."""
     of_column = [replace(time, index=0) for time in times if time.index == column]

@@ -24,6 +24,7 @@ REMEDIES = {
         "use a less smooth --kernel (matern52 or matern32)",
     ),
     "look at flagged": ("look at them before you drop them",) * 2,
+    "look at verdicts": ("look at these verdicts again",) * 2,
     "look at probabilities": (
         "look at outlier_probability_ and collect more readings where it matters",
         "look at the outlier probabilities and collect more readings where it matters",
@@ -77,7 +78,7 @@ class Finding:
         warnings.warn(WARNINGS[self.code](self), stacklevel=stacklevel + 1)
 
 
-NOTES = frozenset({"bound", "clustered", "heavy-tail", "noiseless"})
+NOTES = frozenset({"bound", "clustered", "contradicted-verdict", "heavy-tail", "noiseless"})
 """Codes of what a reader of a fit should know of its readings, which is no reason not to use it."""
 
 
@@ -104,6 +105,7 @@ class _DiagnosisPolicy:
     mostly_clustered: float = 0.5
     """Share of the flagged readings beside another from which they are one thing: a fault, or a peak of the signal."""
     fewest_clustered: int = 5  # of fewer flagged readings nothing can be said
+    contradiction: float = 7.0  # log odds against a verdict, about a thousand to one, that are worth telling
     most_rows: int = 100  # readings that a finding names: model files hold them one by one
 
 
@@ -116,13 +118,23 @@ def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -
     return skewed <= by_skewness and tailed <= by_kurtosis
 
 
-def notes(residuals: Array, flagged: Mask, nearest_flagged: Mask, noise: float, bounded: list[str]) -> list[Finding]:
+def notes(
+    residuals: Array,
+    flagged: Mask,
+    nearest_flagged: Mask,
+    noise: float,
+    bounded: list[str],
+    against_verdict: Array | None = None,
+) -> list[Finding]:
     """What a reader of a sparse-bias fit should know of it; no reason by itself not to use it.
 
     `residuals` are standardised, and NaN for readings not taken for clean; `nearest_flagged` says of each flagged
-    reading whether its nearest neighbour is flagged; `bounded` names the parameters on their lowest value.
+    reading whether its nearest neighbour is flagged; `bounded` names the parameters on their lowest value;
+    `against_verdict` are the log odds of the readings against what was said of each, and NaN where nothing was.
     """
     found = [_heavy_tail(residuals), _noiseless(flagged, noise)]
+    if against_verdict is not None:
+        found.append(_contradicted(against_verdict))
     if not _mostly_clustered(nearest_flagged):
         found.append(_clusters(flagged, nearest_flagged))
     if bounded:
@@ -183,6 +195,20 @@ def _noiseless(flagged: Mask, noise: float) -> Finding | None:
         "deviation. Peaks of the signal may have been taken for outliers."
     )
     return Finding("noiseless", evidence, ("transform",))
+
+
+def _contradicted(against: Array) -> Finding | None:
+    rows = np.flatnonzero(against > POLICY.contradiction)
+    if not len(rows):
+        return None
+    worst = rows[np.argsort(-against[rows], kind="stable")]
+    many = (
+        "A verdict is kept that the readings contradict"
+        if len(rows) == 1
+        else (f"{len(rows)} verdicts are kept that the readings contradict")
+    )
+    text = f"{many} (log odds against {'it' if len(rows) == 1 else 'the worst'}: {against[worst[0]]:.1f})."
+    return Finding("contradicted-verdict", text, ("look at verdicts",), _first(worst))
 
 
 def _mostly_clustered(nearest_flagged: Mask) -> bool:

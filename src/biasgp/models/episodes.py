@@ -75,7 +75,8 @@ class Ordering:
 
     `events` are values of that variable at which somebody serviced the sensor. `series` is a number for each reading:
     series follow one another, an episode lies within one of them, and a negative number stands for one without any. A
-    place is a distinct value in one series.
+    place is a distinct value in one series. With a `verdict` on each reading, a good one (0) is in no episode, and
+    neighbours that are bad (1) are in one together or not at all.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class Ordering:
         events: Array | None = None,
         prior: EpisodePrior = EpisodePrior(),  # noqa: B008
         series: NDArray[np.intp] | None = None,
+        verdict: Array | None = None,
     ) -> None:
-        self.values, self.events, self.prior = values, events, prior
+        self.values, self.events, self.prior, self.verdict = values, events, prior, verdict
         self.series = np.zeros(len(values), dtype=np.intp) if series is None else series
         self.rows = np.lexsort((values, self.series))
         self._in_order = np.array_equal(self.rows, np.arange(len(values)))
@@ -107,7 +109,8 @@ class Ordering:
 
     def part(self, rows: NDArray[np.intp] | Mask) -> Ordering:
         """The same for some of the readings."""
-        return Ordering(self.values[rows], self.events, self.prior, self.series[rows])
+        verdict = None if self.verdict is None else self.verdict[rows]
+        return Ordering(self.values[rows], self.events, self.prior, self.series[rows], verdict)
 
     @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...]:
@@ -175,9 +178,45 @@ class Ordering:
         possible = stop <= self._ends[:, None]
         possible &= length <= prior.longest_share * (self._ends - self._begins)[:, None]
         possible &= self._owner[:, None] >= 0
+        if self.verdict is not None:
+            possible &= self._allowed
         found = {kind: np.where(possible, ends - prior.scale_price + price, -np.inf) for kind, price in kinds.items()}
         found[RAMP][:, length < prior.shortest_ramp] = -np.inf
         return found
+
+    @cached_property
+    def _bad(self) -> Mask:
+        """Places whose readings are all known to be bad."""
+        bad = np.asarray(np.zeros(self.n) if self.verdict is None else self.verdict == 1.0, dtype=float)
+        return np.asarray(self.summed(bad) == self.summed(np.ones(self.n)))
+
+    @cached_property
+    def _allowed(self) -> Mask:
+        """Runs without a good reading, that do not begin or end between two bad neighbours."""
+        good = np.append(0.0, self.summed(np.asarray(self.verdict == 0.0, dtype=float)).cumsum())
+        first, stop = np.arange(self.n_places)[:, None], np.minimum(self._stops, self.n_places)
+        within = np.append(False, self._bad[:-1] & self._bad[1:] & (np.diff(self._owner) == 0))
+        within = np.append(within, False)
+        return np.asarray((good[stop] == good[first]) & ~within[first] & ~within[stop])
+
+    def covering(self, run: Run) -> Mask:
+        """Runs with all bad readings of a run."""
+        bad = np.append(0, self._bad.cumsum())
+        first, stop = np.maximum(np.arange(self.n_places)[:, None], run.first), np.minimum(self._stops, run.stop)
+        return np.asarray(bad[np.maximum(stop, first)] - bad[first] == bad[run.stop] - bad[run.first])
+
+    @property
+    def _stops(self) -> NDArray[np.intp]:
+        return np.arange(self.n_places)[:, None] + self.lengths
+
+    def bad_stretches(self) -> Mask:
+        """Readings in runs of bad neighbours that are long enough for an episode."""
+        edges = np.append(True, (np.diff(self._bad) != 0) | (np.diff(self._owner) != 0))
+        of = edges.cumsum() - 1
+        long = self._bad & (np.bincount(of)[of] >= self.prior.shortest)
+        out = np.empty(self.n, dtype=bool)
+        out[self.rows] = np.repeat(long, np.diff(self._first, append=self.n))
+        return out
 
     def log_prior_of(self, runs: Sequence[Run]) -> float:
         """log p(these episodes); −∞ where one of them cannot be."""
@@ -193,12 +232,12 @@ class Ordering:
         return STEP if kind == SHIFT and stop == self._ends[first] else kind
 
     def stuck_runs(self, y: Array, repeats_expected: float = 1.0) -> list[Episode]:
-        """Runs of equal readings that are too long for chance, in each series on its own."""
-        found = []
+        """Runs of equal readings that are too long for chance, in each series on its own; good ones break them."""
+        found, good = [], np.zeros(self.n, dtype=bool) if self.verdict is None else self.verdict == 0.0
         for begin, end in self.bounds:
             rows = self.rows_of(Run(STUCK, begin, end))
             if self.series[rows[0]] >= 0:
-                found += _stuck_in(rows, y, self.prior, repeats_expected)
+                found += _stuck_in(rows, np.where(good, np.nan, y), self.prior, repeats_expected)
         return found
 
 

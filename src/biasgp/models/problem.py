@@ -48,6 +48,7 @@ class Problem:
     y is centred and in units of its robust standard deviation, which is `scale` in the user's unit. `shared` has one
     column per bias that several readings share, scaled by its prior standard deviation: the outer products of the
     columns are part of the covariance of y. `prior` is that of the kernel's parameters, for models that use it.
+    `verdict` says of each reading what somebody knows of it: that it is good (0) or bad (1), or nothing (NaN).
     """
 
     X: Array
@@ -57,6 +58,7 @@ class Problem:
     scale: float = 1.0
     shared: Array | None = None
     prior: LengthScalePrior | None = None
+    verdict: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -64,7 +66,15 @@ class Problem:
     def __getitem__(self, rows: Rows) -> Problem:
         """Some of the readings."""
         shared = None if self.shared is None else self.shared[rows]
-        return replace(self, X=self.X[rows], y=self.y[rows], known=self.known[rows], shared=shared)
+        verdict = None if self.verdict is None else self.verdict[rows]
+        X, y, known = self.X[rows], self.y[rows], self.known[rows]
+        return replace(self, X=X, y=y, known=known, shared=shared, verdict=verdict)
+
+    def held(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Labels (0: no bias) as the verdicts want them; a bad reading without a group is put into the first."""
+        if self.verdict is None:
+            return labels
+        return np.where(self.verdict == 0.0, 0, np.where((self.verdict == 1.0) & (labels == 0), 1, labels))
 
     def covariance(self, theta: Array) -> Array:
         """Of f at the readings, with the biases that they share."""

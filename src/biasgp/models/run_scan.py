@@ -217,7 +217,10 @@ class RunScan:
         ordering, kind = self.ordering, _scanned(run.kind)
         first, length = np.arange(ordering.n_places)[:, None], ordering.lengths
         shared = np.minimum(first + length, run.stop) - np.maximum(first, run.first)
-        same = np.flatnonzero(self.apart() & (2 * shared > np.maximum(length, run.stop - run.first)))
+        likewise = self.apart() & (2 * shared > np.maximum(length, run.stop - run.first))
+        if ordering.verdict is not None:
+            likewise &= ordering.covering(run)
+        same = np.flatnonzero(likewise)
         gains = self.gains(kind)
         own, gains = float(gains[run.first, run.stop - run.first - length[0]]), gains.flat[same]
         if own == -np.inf:

@@ -224,24 +224,31 @@ def _clean_dots(x: Array, points: Points, clean: np.ndarray) -> list[Figure]:
 
 
 def _dots(x: Array, points: Points, which: np.ndarray, name: str, marker: Figure) -> Figure:
-    shown = zip(
-        _numbers(points.bias[which], 4),
-        _numbers(points.probability[which], 3),
-        _numbers(points.mean[which], 4),
-        points.row[which].tolist(),
-        strict=True,
-    )
-    extra = [["–" if cell is None else cell for cell in cells] for cells in shown]
-    place = "%{x}"
+    cells: dict[str, Sequence[Any]] = {
+        "bias": _numbers(points.bias[which], 4),
+        "probability": _numbers(points.probability[which], 3),
+        "truth": _numbers(points.mean[which], 4),
+        "row": points.row[which].tolist(),
+    }
+    place, explained = "%{x}", ""
     if points.sensor is not None:
-        extra = [[*cells, _label(str(each))] for cells, each in zip(extra, points.sensor[which], strict=True)]
-        place = "%{customdata[4]}<br>%{x}"
-    hover = place + "<br>reading %{y}<br>estimated truth %{customdata[2]}<br>bias %{customdata[0]}"
+        cells["sensor"] = [_label(str(each)) for each in points.sensor[which]]
+        place = "{sensor}<br>%{x}"
+    if points.expected is not None and points.log_odds is not None and points.kind is not None:
+        cells["expected"] = _numbers(points.expected[which], 4)
+        cells["odds"] = _numbers(points.log_odds[which], 3)
+        cells["kind"] = [_label(each or "good") for each in points.kind[which]]
+        explained = "<br>expected without it {expected}<br>taken for {kind}, log odds {odds}"
+    hover = f"{place}<br>reading %{{y}}<br>estimated truth {{truth}}<br>bias {{bias}}{explained}"
+    hover += "<br>outlier with probability {probability}<br>row {row}<extra></extra>"
+    for i, cell in enumerate(cells):
+        hover = hover.replace(f"{{{cell}}}", f"%{{customdata[{i}]}}")
+    rows = zip(*cells.values(), strict=True)
     return {
         **_scatter(x[which], points.y[which], marker),
         "name": name,
-        "customdata": extra,
-        "hovertemplate": hover + "<br>outlier with probability %{customdata[1]}<br>row %{customdata[3]}<extra></extra>",
+        "customdata": [["–" if cell is None else cell for cell in row] for row in rows],
+        "hovertemplate": hover,
     }
 
 

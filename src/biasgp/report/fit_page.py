@@ -40,7 +40,9 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
             f"bias{unit}",
             "±",
             "probability",
+            *([] if record.points.why is None else [f"expected without it{unit}", "log odds", "kind"]),
             "row",
+            *([] if record.points.why is None else ["why"]),
         ],
         rows=[_flagged_row(record, i) for i in flagged[:MAX_TABLE_ROWS].tolist()],
         episode_heads=[*which, "kind", "in words", "from", "to", "readings", f"bias ± std{unit}", "log odds"],
@@ -71,5 +73,19 @@ def _flagged_row(record: FitRecord, i: int) -> list[Cell]:
         Cell.number(points.bias[i], "{:+.4g}"),
         Cell.number(NORMAL_95 * points.bias_std[i], "{:.2g}"),
         Cell.number(points.probability[i], "{:.2f}"),
+        *_explained(record, i),
         Cell.number(points.row[i], "{:.0f}"),
+        *([] if points.why is None else [Cell(points.why[i])]),
+    ]
+
+
+def _explained(record: FitRecord, i: int) -> list[Cell]:
+    """What was expected, and how sure it is that the reading is bad, where the method says."""
+    points = record.points
+    if points.expected is None or points.log_odds is None or points.kind is None:
+        return []
+    return [
+        Cell.number(points.expected[i], "{:.4g}"),
+        Cell.number(points.log_odds[i], "{:+.1f}"),
+        Cell(points.kind[i]),
     ]

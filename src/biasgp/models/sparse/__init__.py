@@ -8,7 +8,7 @@ all of K⁻¹ the same on few readings, then labels from leave-one-out odds (`le
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mixture_moments
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
-from biasgp.models.episodes import Episode, Ordering
+from biasgp.models.episodes import STUCK, Episode, Ordering
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage, Moments
@@ -26,12 +26,12 @@ from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.search import Search, SparseBiasFit, State, at_lower_bound
+from biasgp.models.sparse.search import Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.watch import stage
 
-__all__ = ["Recipe", "SparseBiasFit", "fit"]
+__all__ = ["Recipe", "SparseBiasFit", "fit", "refit"]
 
 
 def fit(
@@ -46,28 +46,19 @@ def fit(
 
     With an ordering of the readings, biases that last are looked for as well.
     """
-    everything, dropped = problem, [] if ordering is None else ordering.stuck_runs(problem.y)
-    order = None if ordering is None else ordering.values
-    kept = _rows_outside(dropped, len(problem))
-    if dropped and ordering is not None:
-        problem, ordering = problem[kept], ordering.part(kept)
-    excess = problem.y - np.clip(problem.y, -recipe.fence, recipe.fence)
-    problem = problem.clipped(recipe.fence)
+    told = _Told(problem, ordering, recipe.fence)
+    problem = told.problem
     if not strategy.exact:
         stage("few readings")
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
-        found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
+        found = _extended(few, rows, told, max_iter, strategy)
+        if told.ordering is None:
+            return found
+        # With the parameters of all readings: a few hundred may have misled.
         known = replace(few, kernel=found.kernel, noise_variance=found.noise_variance)
-        lasting = [] if ordering is None else episodes_in_windows(problem, ordering, known)
-        if lasting:
-            outside, index = _rows_outside(lasting, len(problem)), np.flatnonzero(kept)
-            dropped += [replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in lasting]
-            kept[index[~outside]] = False
-            few, rows = replace(few, labels=few.labels[outside[rows]]), _renumbered(rows, outside)
-            problem, excess = problem[outside], excess[outside]
-            found = leave_one_out.extend(few, rows, problem, max_iter, strategy)
-        return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
+        lasting = episodes_in_windows(problem, told.ordering, known)
+        return _extended(few, rows, told.without(lasting), max_iter, strategy) if lasting else found
     rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -92,19 +83,112 @@ def fit(
             state = again if again.evidence > state.evidence else state
         return state
 
-    def finish(search: Search, state: State, over_parameters: bool) -> tuple[SparseBiasFit, State]:
-        state = search.converged(state, max_iter)
-        found = _finish(search, state, recipe.average, rng)
-        if over_parameters and recipe.over_parameters.is_for(problem):
-            found = _over_parameters(found, *recipe.over_parameters(search, state, rng))
-        return _judged(found, search, state), state
-
+    finish = _Finish(recipe, max_iter, rng)
     with blas_threads_for(len(problem)):
-        if ordering is None or ordering.too_short:
+        if told.ordering is None:
             found, _ = finish(search, complete(search, state), True)
         else:
-            found = with_episodes(EpisodeSearch(search, state, ordering), complete, finish, rng)
-    return with_dropped(replace(found, bias=found.bias + excess, order=order), everything, dropped, kept)
+            found = with_episodes(EpisodeSearch(search, state, told.ordering), complete, finish, rng)
+    return told.everywhere(found)
+
+
+def refit(
+    before: SparseBiasFit,
+    problem: Problem,
+    max_iter: int,
+    rng: np.random.Generator,
+    strategy: Strategy = EXACT,
+    ordering: Ordering | None = None,
+) -> SparseBiasFit:
+    """The fit to the readings of an earlier one with other verdicts, from where that ended.
+
+    Labels move to where the verdicts lead, then parameters and episodes; where no label moves, nothing does. It is a
+    fit from the beginning where other readings than before are left out as those of a stuck sensor. Among many readings
+    an episode with a good reading is given up, and no others are looked for.
+    """
+    told, known = _Told(problem, ordering, RECIPE.fence), before.known
+    if not strategy.exact:
+        good = np.zeros(len(problem), dtype=bool) if problem.verdict is None else problem.verdict == 0.0
+        number, few = np.cumsum(told.kept) - 1, replace(before, labels=before.labels[told.kept])
+        held = [each for each in before.episodes if each.kind != STUCK and not good[list(each.rows)].any()]
+        lasting = [replace(each, rows=tuple(number[list(each.rows)].tolist())) for each in held]
+        return _extended(few, np.arange(len(few.labels)), told.without(lasting), max_iter, strategy)
+    if known is None or not np.array_equal(told.kept, np.ones_like(told.kept) if known.kept is None else known.kept):
+        return fit(problem, max_iter, rng, strategy, ordering=ordering)
+    search, finish = Search(told.problem), _Finish(RECIPE, max_iter, rng, known)
+    search.trace, search.ended = list(before.trace), [s for s in known.rivals if _agrees(told.problem, s)]
+    with blas_threads_for(len(told.problem)):
+        if told.ordering is None:
+            found, _ = finish(search, search.recalled(known.without_episodes)[0], True)
+        else:
+            found = with_episodes(EpisodeSearch(search, known.without_episodes, told.ordering), before, finish, rng)
+    return told.everywhere(found)
+
+
+def _agrees(problem: Problem, state: State) -> bool:
+    """Whether a state has the labels that the verdicts want."""
+    return np.array_equal(problem.held(state.labels), state.labels)
+
+
+def _extended(few: SparseBiasFit, rows: Rows, told: _Told, max_iter: int, strategy: Strategy) -> SparseBiasFit:
+    """The fit to many readings from one to those of them in `rows`; some may have been left out since."""
+    inside = told.inside
+    few = replace(few, labels=few.labels[inside[rows]])
+    return told.everywhere(leave_one_out.extend(few, _renumbered(rows, inside), told.problem, max_iter, strategy))
+
+
+class _Told:
+    """All readings; those that say nothing of f, which are of stuck sensors at first; and the others, for a fit."""
+
+    def __init__(self, problem: Problem, ordering: Ordering | None, fence: float) -> None:
+        self.everything, self.order = problem, None if ordering is None else ordering.values
+        self.dropped = [] if ordering is None else ordering.stuck_runs(problem.y)
+        self.kept = _rows_outside(self.dropped, len(problem))
+        if self.dropped and ordering is not None:
+            problem, ordering = problem[self.kept], ordering.part(self.kept)
+        self.ordering = None if ordering is None or ordering.too_short else ordering
+        self.excess = problem.y - np.clip(problem.y, -fence, fence)
+        self.problem = problem.clipped(fence)
+        self.inside = np.ones(len(problem), dtype=bool)
+        """Which of the readings that were kept at first still are."""
+
+    def without(self, lasting: list[Episode]) -> _Told:
+        """Itself, with the readings of more episodes left out."""
+        index, self.inside = np.flatnonzero(self.kept), _rows_outside(lasting, len(self.problem))
+        self.dropped += [replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in lasting]
+        self.kept[index[~self.inside]] = False
+        self.problem, self.excess = self.problem[self.inside], self.excess[self.inside]
+        return self
+
+    def everywhere(self, found: SparseBiasFit) -> SparseBiasFit:
+        """The fit to the others, for all readings."""
+        found = replace(found, bias=found.bias + self.excess, order=self.order)
+        if found.known is not None and self.dropped:
+            found = replace(found, known=replace(found.known, kept=self.kept))
+        found = with_dropped(found, self.everything, self.dropped, self.kept)
+        verdict = self.everything.verdict
+        if verdict is None:
+            return found
+        return replace(found, probability=np.where(np.isnan(verdict), found.probability, verdict))
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """From the state where a search ended to the fit; one that is known from an earlier fit has converged."""
+
+    recipe: Recipe
+    max_iter: int
+    rng: np.random.Generator
+    known: Known | None = None
+
+    def __call__(self, search: Search, state: State, over_parameters: bool) -> tuple[SparseBiasFit, State]:
+        """The fit, averaged over the parameters as well or not, and its state."""
+        if self.known is None or not self.known.is_at(state):
+            state = search.converged(state, self.max_iter)
+        found = _finish(search, state, self.recipe.average, self.rng)
+        if over_parameters and self.recipe.over_parameters.is_for(search.problem):
+            found = _over_parameters(found, *self.recipe.over_parameters(search, state, self.rng))
+        return _judged(found, search, state), state
 
 
 def _rows_outside(episodes: list[Episode], n: int) -> Mask:
@@ -133,7 +217,9 @@ def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit
     doubt = float(np.mean(variance)) / with_labels if with_labels > least else 1.0
     flagged = found.probability > 0.5
     findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
-    return replace(found, doubt=doubt, findings=tuple(findings))
+    rivals = tuple(replace(rival, support=None) for rival in search.rivals(state))
+    alone = replace(state, support=None)
+    return replace(found, doubt=doubt, findings=tuple(findings), known=Known((((), alone),), rivals=rivals))
 
 
 def _between_readings(search: Search) -> Array:
@@ -188,7 +274,8 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
     residuals = np.full(len(labels), np.nan)
     residuals[labels == 0] = support.standardised_residuals()
     bounded, noise = at_lower_bound(search.kernel, state.report), float(support.clean_noise.min())
-    notes = diagnosis.notes(residuals, flagged, support.nearest_flagged(flagged), noise, bounded)
+    against = support.log_odds_against_verdict()
+    notes = diagnosis.notes(residuals, flagged, support.nearest_flagged(flagged), noise, bounded, against)
     kernel = search.kernel.with_theta(x[:-1])
     return SparseBiasFit(
         kernel=kernel,

@@ -52,8 +52,9 @@ class LabelAverage:
     def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
         weights = support.log_weights()
         probability, doubt = _probability_of_bias(weights), _log_odds(weights)
-        # At least one: the least certain.
-        rows = np.flatnonzero(doubt <= max(self.settled_from, float(doubt.min())))
+        rows = np.flatnonzero(doubt <= self.settled_from)
+        if not len(rows):  # at least one: the least certain
+            rows = np.array([int(doubt.argmin())])
         average, probability[rows] = _Average(support, rows, self.sweeps), 0.0
         part = average.part
         weights = part.log_weights()
@@ -77,7 +78,7 @@ class _Average:
         if not whole.inside[rows].all():
             clean = whole.labels.copy()
             clean[rows] = 0
-            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean)
+            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean).holding(whole.verdict)
         self.whole, self.rows = whole, rows
         self.block = whole.Q[np.ix_(rows, rows)]
         self.part, K = whole.part(rows, labels)
@@ -231,7 +232,7 @@ class ParameterAverage:
         C, pullback = search.kernel.with_theta(own[:-1]).vjp(search.X)
         noise, slab = float(np.exp(own[-1])), replace(slab, variances=tuple(variances.tolist()))
         try:
-            support = Support(C, search.y, noise + search.known, slab, labels)
+            support = Support(C, search.y, noise + search.known, slab, labels).holding(search.problem.verdict)
         except CovarianceError:  # K is singular: no density
             return _Draw(x, -np.inf, np.zeros(len(x)))
         means, covariance = support.posterior_of_means()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
-from biasgp.models.sparse.search import Search, SparseBiasFit, State
+from biasgp.models.sparse.search import Known, Search, SparseBiasFit, State
 
 _WithRows = TypeVar("_WithRows", Episode, Finding)
 RELEVANT = 7.0
@@ -28,30 +28,24 @@ QUICK = LabelAverage(sweeps=4, burn_in=1)
 
 def with_episodes(
     hunt: EpisodeSearch,
-    complete: Callable[[Search, State], State],
+    begin: Callable[[Search, State], State] | SparseBiasFit,
     finish: Callable[[Search, State, bool], tuple[SparseBiasFit, State]],
     rng: np.random.Generator,
 ) -> SparseBiasFit:
     """The fit with the episodes that the readings support, averaged over explanations that they cannot tell apart.
 
-    `complete` works labels and slab out to the end, `finish` converges them and makes the fit, averaged over the
-    parameters as well or not.
+    `begin` works labels and slab out to the end, or is an earlier fit to the same readings to begin with; `finish`
+    converges them and makes the fit, averaged over the parameters as well or not.
     """
     ordering, policy = hunt.ordering, hunt.policy
-    best = hunt.best()
-    others = hunt.others(best) if best.runs else []
-    for other in others:
-        if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
-            best = other
-    best = hunt.completed(best, complete)
-    if not best.runs:
-        hunt.none = best
-    elif best.evidence < hunt.none.evidence + policy.sure_gap:
-        hunt.none = hunt.completed(hunt.none, complete)
-    best, without = hunt.supported(best)
+    if isinstance(begin, SparseBiasFit):
+        best, without, others = _recalled(hunt, begin)
+    else:
+        best, without, others = _searched(hunt, begin)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
         alternatives = tuple((ordering.episode(run),) for run in hunt.possible(hunt.none))
-        return replace(finish(hunt.search, hunt.none.state, True)[0], alternatives=alternatives)
+        found, state = finish(hunt.search, hunt.none.state, True)
+        return replace(found, alternatives=alternatives, known=_known(found, [replace(hunt.none, state=state)]))
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state, False)
     best = replace(best, state=state)
@@ -78,7 +72,54 @@ def with_episodes(
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
         episodes=tuple(ordering.episode(run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
         alternatives=tuple(tuple(ordering.episode(run) for run in runs) for runs in named),
+        known=_known(found, explanations, hunt.none.state, [odds for _, odds in without]),
     )
+
+
+def _searched(
+    hunt: EpisodeSearch, complete: Callable[[Search, State], State]
+) -> tuple[Explanation, list[tuple[Explanation, float]], list[Explanation]]:
+    """The best explanation; without each of its episodes, and the log odds against that; and others."""
+    best = hunt.best()
+    others = hunt.others(best) if best.runs else []
+    for other in others:
+        if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
+            best = other
+    best = hunt.completed(best, complete)
+    if not best.runs:
+        hunt.none = best
+    elif best.evidence < hunt.none.evidence + hunt.policy.sure_gap:
+        hunt.none = hunt.completed(hunt.none, complete)
+    return *hunt.supported(best), others
+
+
+def _recalled(
+    hunt: EpisodeSearch, before: SparseBiasFit
+) -> tuple[Explanation, list[tuple[Explanation, float]], list[Explanation]]:
+    """The same from where an earlier fit to the same readings ended, which other verdicts may have moved."""
+    known = before.known
+    assert known is not None
+    hunt.none = replace(hunt.none, state=hunt.search.recalled(known.without_episodes)[0])
+    hunt.ended = [hunt.none]
+    each = [hunt.recalled(runs, state) for runs, state in known.explanations]
+    (best, same), others = each[0], [explanation for explanation, _ in each[1:]]
+    if same:
+        return best, [(best, odds) for odds in known.log_odds], others
+    best = hunt.moved_on(max([best, *others], key=lambda explanation: explanation.evidence))
+    return *hunt.supported(best), others
+
+
+def _known(
+    found: SparseBiasFit,
+    explanations: Sequence[Explanation],
+    none: State | None = None,
+    log_odds: Sequence[float] = (),
+) -> Known:
+    """For a later fit to the same readings."""
+    assert found.known is not None
+    states = tuple((each.runs, replace(each.state, support=None)) for each in explanations)
+    none = None if none is None else replace(none, support=None)
+    return replace(found.known, explanations=states, none=none, log_odds=tuple(log_odds))
 
 
 def _weighted(
@@ -124,6 +165,9 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
         out[kept], out[~kept] = values, dropped
         return out
 
+    others = found.given_others
+    if others is not None:
+        others = np.array([everywhere(others[0], f), everywhere(others[1], variance)])
     index = np.flatnonzero(kept)
 
     def renumbered(about: _WithRows) -> _WithRows:
@@ -136,6 +180,7 @@ def with_dropped(found: SparseBiasFit, problem: Problem, dropped: list[Episode],
         probability=everywhere(found.probability, 1.0),
         bias=everywhere(found.bias, problem.y[~kept] - f),
         bias_variance=everywhere(found.bias_variance, spread),
+        given_others=others,
         findings=tuple(map(renumbered, found.findings)),
         notes=tuple(map(renumbered, found.notes)),
         episodes=(*map(renumbered, found.episodes), *dropped),

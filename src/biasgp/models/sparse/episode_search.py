@@ -70,6 +70,8 @@ class EpisodePolicy:
     """Places where the level jumps of which all combinations are tried: 2⁷ of them."""
     window: int = 11
     """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
+    rounds_after_verdicts: int = 2
+    """Of parameters, labels and episodes, from where an earlier fit ended (benchmarks/verdicts.py)."""
     rounds_without: int = 2
     """Of parameters and labels, for the best explanation without one of the episodes."""
 
@@ -84,7 +86,7 @@ class Explanation:
     runs: tuple[Run, ...]
     ordering: Ordering = field(repr=False)
     base: Search = field(repr=False)
-    """The search without episodes."""
+    """The search without episodes, in which no reading need be an outlier by itself."""
     search: Search = field(repr=False)
     """The search with these episodes in the covariance."""
     state: State = field(repr=False)
@@ -154,7 +156,8 @@ class EpisodeSearch:
 
     def __init__(self, search: Search, best: State, ordering: Ordering, policy: EpisodePolicy = POLICY) -> None:
         self.search, self.ordering, self.policy = search, ordering, policy
-        self.none = Explanation((), ordering, search, search, best)
+        self.base, self.judged = _opened(search), ordering.bad_stretches()
+        self.none = Explanation((), ordering, self.base, search, best)
         self.ended = [self.none]
 
     def best(self) -> Explanation:
@@ -171,8 +174,9 @@ class EpisodeSearch:
     @staticmethod
     def would_find_any(search: Search, start: Candidate, ordering: Ordering) -> bool:
         """Whether an episode pays before anything is fitted."""
-        at = replace(start, labels=_isolated(start.labels, ordering, POLICY.window), support=None)
-        scan = RunScan(ordering, *_marginal_inverse(search.support(at)))
+        labels = np.where(ordering.bad_stretches(), 0, _isolated(start.labels, ordering, POLICY.window))
+        at = replace(start, labels=labels, support=None)
+        scan = RunScan(ordering, *_marginal_inverse(_opened(search).support(at)))
         return scan.best()[0] > 0.0
 
     def _start(self, stretch: float) -> Candidate:
@@ -261,9 +265,12 @@ class EpisodeSearch:
         return found
 
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
-        """Every run at given parameters and labels, and the evidence without episodes but for their prior."""
-        support = self.search.support(at)
-        evidence = self.search.evidence(support, at.x)
+        """Every run at given parameters and labels, and the evidence without episodes but for their prior.
+
+        Readings that were judged bad as one are open: an episode may be what was meant.
+        """
+        support = self.base.support(replace(at, labels=np.where(self.judged, 0, at.labels)))
+        evidence = self.base.evidence(support, at.x)
         return RunScan(self.ordering, *_marginal_inverse(support)), evidence
 
     def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[RunScan, float]:
@@ -298,16 +305,44 @@ class EpisodeSearch:
         self, runs: tuple[Run, ...], start: Candidate, rival: Explanation | None, max_rounds: int | None = None
     ) -> Explanation:
         """Parameters and labels with these episodes in place; given up where it falls behind the rival."""
-        policy = self.search.policy
+        search = self._search_with(runs)
         if max_rounds is not None:
-            iterations, tolerance = policy.round_iterations, policy.rival_tolerance
-            policy = replace(policy, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
-        search = Search(replace(self.search.problem, shared=self.ordering.scaled_columns(runs)), policy)
-        search.trace = self.search.trace
+            search.policy = search.policy.quick(max_rounds)
         prior = self.ordering.log_prior_of(runs)
         known = None if rival is None else replace(rival.state, evidence=rival.evidence - prior)
         search.improve("episodes", replace(start, support=None), known)
-        return Explanation(runs, self.ordering, self.search, search, search.ended[-1])
+        return Explanation(runs, self.ordering, self.base, search, search.ended[-1])
+
+    def recalled(self, runs: tuple[Run, ...], state: State) -> tuple[Explanation, bool]:
+        """An explanation of an earlier fit to the same readings, and whether the verdicts leave it as it is.
+
+        Its labels and parameters move; its episodes are those that it had.
+        """
+        if runs:
+            search = self._search_with(runs)
+            now, same = search.recalled(state)
+            found = Explanation(runs, self.ordering, self.base, search, now)
+        else:
+            found, same = self.none, np.array_equal(self.none.state.labels, state.labels)
+        return found, same and found.evidence > -np.inf
+
+    def moved_on(self, found: Explanation) -> Explanation:
+        """An explanation after verdicts, with episodes that go with them."""
+        policy, self.policy = self.policy, replace(self.policy, max_rounds=self.policy.rounds_after_verdicts)
+        found, self.policy = self._settled(found, found), policy
+        return found
+
+    def _search_with(self, runs: tuple[Run, ...]) -> Search:
+        """The search with these episodes in place."""
+        problem = replace(self.search.problem, shared=self.ordering.scaled_columns(runs))
+        if problem.verdict is not None and runs:  # a bad reading of an episode need not be an outlier by itself as well
+            inside = np.concatenate([self.ordering.rows_of(run) for run in runs])
+            problem = replace(
+                problem, verdict=np.where(np.isin(np.arange(len(problem)), inside), np.nan, problem.verdict)
+            )
+        search = Search(problem, self.search.policy)
+        search.trace = self.search.trace
+        return search
 
     def _settled(self, best: Explanation, rival: Explanation, kinds: tuple[str, ...] = BOTH) -> Explanation:
         """Parameters, labels and episodes in turn, until none of them moves or the rival is out of reach."""
@@ -399,6 +434,14 @@ class EpisodeSearch:
             if evidence > best:
                 best, found = evidence, chosen
         return tuple(replace(run, kind=ordering.named(SHIFT, run.first, run.stop)) for run in found)
+
+
+def _opened(search: Search) -> Search:
+    """The same search, in which readings that are known to be bad may be without a label: an episode may have them."""
+    verdict = search.problem.verdict
+    if verdict is None:
+        return search
+    return Search(replace(search.problem, verdict=np.where(verdict == 1.0, np.nan, verdict)), search.policy)
 
 
 def _evidence(explanation: Explanation) -> float:

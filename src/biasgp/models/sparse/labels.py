@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.dense import add_outer, factorise
@@ -78,11 +79,28 @@ class Support:
             if len(rows):  # none, where all readings of a part are replaced
                 factor = factorise(C[np.ix_(rows, rows)], noise[rows])
                 self.logdet, self._Q[np.ix_(rows, rows)] = factor.logdet, factor.inverse(overwrite=True)
+        self.verdict: Array | None = None
         self._renew()
 
     def copy(self) -> Support:
         """The same, whose labels can be moved without moving these."""
-        return Support(self.C, self.y, self.clean_noise, self.slab, self.labels, self.fixed)
+        copied = Support(self.C, self.y, self.clean_noise, self.slab, self.labels, self.fixed)
+        return copied.holding(self.verdict)
+
+    def holding(self, verdict: Array | None) -> Support:
+        """Itself, whose labels from now on are those that verdicts allow: none for good readings, some for bad ones.
+
+        The labels must be such already (`Problem.held`).
+        """
+        self.verdict = verdict
+        return self
+
+    def barred(self, rows: Rows = EVERYTHING) -> Mask:
+        """Labels that verdicts do not allow; shape (rows, groups + 1)."""
+        out = np.zeros((len(self.labels[rows]), self.slab.n_groups + 1), dtype=bool)
+        if self.verdict is not None:
+            out[:, 1:], out[:, 0] = (self.verdict[rows] == 0.0)[:, None], self.verdict[rows] == 1.0
+        return out
 
     def is_at(self, slab: Slab, labels: Labels) -> bool:
         """Whether slab and labels are these."""
@@ -128,7 +146,8 @@ class Support:
             inside=int(self.inside.sum()) - len(rows),
         )
         C = K - np.diag(noise + self.added[self.labels[rows]])
-        return Support(C, K @ self.Qy[rows], noise, self.slab, labels, fixed), K
+        part = Support(C, K @ self.Qy[rows], noise, self.slab, labels, fixed)
+        return part.holding(None if self.verdict is None else self.verdict[rows]), K
 
     def posterior_of_means(self) -> tuple[Array, Array]:
         """Mean and covariance of the group means given all readings."""
@@ -163,10 +182,27 @@ class Support:
         return float(value + 0.5 * self.b @ means + 0.5 * np.linalg.slogdet(covariance * slab.prior_precision)[1])
 
     def log_weights(self, rows: Rows = EVERYTHING) -> Array:
-        """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1)."""
+        """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1).
+
+        −∞ for labels that verdicts do not allow.
+        """
+        weights = self.free_log_weights(rows)
+        if self.verdict is not None:
+            weights[self.barred(rows)] = -np.inf
+        return weights
+
+    def free_log_weights(self, rows: Rows = EVERYTHING) -> Array:
+        """The same, as if there were no verdict on these readings."""
         residual, variance = self._left_out(rows)
         values = self.fixed.values[rows]
         return self.slab.log_joint(values, values[:, None] - residual, variance, self.label_prior(rows))
+
+    def log_odds_against_verdict(self) -> Array | None:
+        """Of each reading given the others; NaN where nothing was said of it, None without any verdict."""
+        if self.verdict is None:
+            return None
+        weights = self.free_log_weights()
+        return np.asarray((1.0 - 2.0 * self.verdict) * (logsumexp(weights[:, 1:], axis=1) - weights[:, 0]))
 
     def _left_out(self, rows: Rows) -> tuple[Array, Array]:
         """Residual of each reading given the others, and its variance, from f and the group mean of each label.

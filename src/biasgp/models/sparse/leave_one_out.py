@@ -44,7 +44,10 @@ class _OddsPolicy:
 
 @dataclass(frozen=True)
 class Odds:
-    """Each reading y given the others: its residual, the variance of that (noise included), and log p(y, label)."""
+    """Each reading y given the others: its residual, the variance of that (noise included), and log p(y, label).
+
+    The last is −∞ for labels that verdicts do not allow.
+    """
 
     y: Array
     residual: Array
@@ -52,9 +55,13 @@ class Odds:
     log_joint: Array
 
     @classmethod
-    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab) -> Odds:
+    def of(cls, y: Array, mean: Array, variance: Array, slab: Slab, verdict: Array | None = None) -> Odds:
         """From the prediction of each reading without it."""
-        return cls(y, y - mean, variance, slab.log_predictive(y, mean, variance))
+        log_joint = slab.log_predictive(y, mean, variance)
+        if verdict is not None:
+            log_joint[verdict == 0.0, 1:] = -np.inf
+            log_joint[verdict == 1.0, 0] = -np.inf
+        return cls(y, y - mean, variance, log_joint)
 
     @cached_property
     def log_density(self) -> Array:
@@ -72,7 +79,9 @@ class Odds:
         """More likely an outlier than not; never the majority."""
         # By log odds: many probabilities may be 1 to working precision, and then do not order the readings.
         log_odds = np.logaddexp.reduce(self.log_joint[:, 1:], axis=1) - self.log_joint[:, 0]
-        return np.asarray(log_odds > max(0.0, float(np.quantile(log_odds, PRIOR.max_share))))
+        majority = float(np.quantile(log_odds, PRIOR.max_share, method="lower"))
+        # Those that are known to be bad are flagged, however many they are.
+        return np.asarray((log_odds > max(0.0, majority)) | np.isposinf(log_odds))
 
     def updated(self, slab: Slab) -> Slab:
         """A step of expectation maximisation for the shares, means and variances."""
@@ -112,6 +121,7 @@ class _OddsSearch:
         # Without them the first predictions would follow outliers that are known already.
         self.flagged = np.zeros(len(problem), dtype=bool)
         self.flagged[rows] = few.labels > 0
+        self.flagged = problem.held(self.flagged.astype(np.intp)) > 0
         self.found = Found(few.report, len(few.labels))
         self.slab = Slab.of_groups(few.groups, few.slab.replaced)
         self.trace = list(few.trace)
@@ -141,7 +151,7 @@ class _OddsSearch:
             self._odds = None  # makes room: of a million readings, they are 100 MB
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
             ledger().did(PASSES, len(y))
-            self._odds = Odds.of(y, mean, variance + noise, self.slab)
+            self._odds = Odds.of(y, mean, variance + noise, self.slab, self.problem.verdict)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
             if moved <= self.policy.pass_share * len(y):
@@ -182,6 +192,14 @@ class _OddsSearch:
         noise = self.noise / np.maximum(self.odds.chances[:, 0], self.policy.least_weight)
         return self.strategy.posterior(self.kernel, self.problem, noise, ~self.flagged)
 
+    def log_odds_against_verdict(self) -> Array | None:
+        """Of each reading given the others; NaN where nothing was said of it, None without any verdict."""
+        verdict, odds = self.problem.verdict, self.odds
+        if verdict is None:
+            return None
+        joint = self.slab.log_predictive(odds.y, odds.y - odds.residual, odds.variance)
+        return np.asarray((1.0 - 2.0 * verdict) * (np.logaddexp.reduce(joint[:, 1:], axis=1) - joint[:, 0]))
+
     def log_evidence(self, labels: Labels) -> float:
         """log p(y, flags): of the clean readings, and of each flagged one given those and its label."""
         odds, out, own = self.odds, np.flatnonzero(labels), labels[labels > 0]
@@ -204,7 +222,8 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
     flagged = probability > 0.5
     residuals = np.where(flagged, np.nan, odds.residual / np.sqrt(odds.variance))
     nearest, bounded = flagged[search.around.nearest[flagged]], at_lower_bound(problem.kernel, report)
-    notes = diagnosis.notes(residuals, flagged, nearest, float(search.noise.min()), bounded)
+    against = search.log_odds_against_verdict()
+    notes = diagnosis.notes(residuals, flagged, nearest, float(search.noise.min()), bounded, against)
     return SparseBiasFit(
         kernel=search.kernel,
         noise_variance=float(np.exp(report.x[-1])),
@@ -222,4 +241,5 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
         findings=tuple(diagnosis.doubts(flagged, nearest, few.doubt)),
         notes=tuple(notes),
         doubt=few.doubt,
+        given_others=np.array([odds.y - odds.residual, np.maximum(odds.variance - search.noise, 0.0)]),
     )

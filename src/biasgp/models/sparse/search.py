@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.kernels import Kernel
 from biasgp.models.diagnosis import Finding, looks_like_noise
-from biasgp.models.episodes import Episode
+from biasgp.models.episodes import Episode, Run
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.labels import Support
@@ -45,6 +45,13 @@ class _SearchPolicy:
     rival_flags: int = 20
     """A result counts as a rival if it is no further behind than the gap, and more than this share of the flags, of at
     least so many, differ."""
+    rounds_after_verdicts: int = 2
+    """From where an earlier fit ended; the best then converges (benchmarks/verdicts.py)."""
+
+    def quick(self, max_rounds: int) -> _SearchPolicy:
+        """The same with few rounds, which end as those of a rival do."""
+        iterations, tolerance = self.round_iterations, self.rival_tolerance
+        return replace(self, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,32 @@ class Step:
     evidence: float
 
 
+@dataclass(frozen=True)
+class Known:
+    """Where an exact fit ended, for another to begin with: states by the episodes that go with them.
+
+    The best explanation is the first, and the others are those that are averaged over. `none` is the state without
+    episodes, where that is not the best, and `log_odds` are those of each episode of the best. `rivals` have almost the
+    same evidence as the best, and quite different labels. All are of the readings that were `kept`, where some were
+    not.
+    """
+
+    explanations: tuple[tuple[tuple[Run, ...], State], ...]
+    none: State | None = None
+    log_odds: tuple[float, ...] = ()
+    rivals: tuple[State, ...] = ()
+    kept: Mask | None = None
+
+    @property
+    def without_episodes(self) -> State:
+        return self.explanations[0][1] if self.none is None else self.none
+
+    def is_at(self, state: State) -> bool:
+        """Whether the best state is this one."""
+        best = self.explanations[0][1]
+        return np.array_equal(best.x, state.x) and np.array_equal(best.labels, state.labels)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SparseBiasFit(FitResult):
     """A fitted sparse bias model: the best labels, and probability, mean and variance of each bias over labels.
@@ -110,6 +143,10 @@ class SparseBiasFit(FitResult):
     """Explanations by other episodes that are almost as good; averaged over where there are episodes at all."""
     order: Array | None = None
     """The ordering variable at all readings, where there is one."""
+    known: Known | None = None
+    """Of an exact fit, for `refit` and for explanations."""
+    given_others: Array | None = None
+    """Of a fit to many readings: mean and variance of f at each of them given the others."""
 
 
 class LabelledLikelihood:
@@ -159,7 +196,7 @@ class Search:
     ) -> tuple[Candidate, Report]:
         """Parameters and slab for given labels, from a start; or a continuation of an earlier search."""
         enough = self.policy.tolerance if tolerance is None else tolerance
-        slab, labels, p = start.slab, start.labels, len(start.x)
+        slab, labels, p = start.slab, self.problem.held(start.labels), len(start.x)
         rows: Rows = labels == 0 if slab.replaced else EVERYTHING
         objective = LabelledLikelihood(self.problem[rows], slab, labels[rows])
         x, bounds, curvature = start.x, self.bounds, start.curvature
@@ -193,7 +230,8 @@ class Search:
         theta, noise = at.x[:-1].copy(), np.exp(at.x[-1]) + self.known
         if self._covariance is None or not np.array_equal(self._covariance[0], theta):
             self._covariance = theta, self.problem.covariance(theta)
-        support = Support(self._covariance[1], self.y, noise, at.slab, at.labels)
+        labels = self.problem.held(at.labels)
+        support = Support(self._covariance[1], self.y, noise, at.slab, labels).holding(self.problem.verdict)
         self._latest = at.x.copy(), support
         return support
 
@@ -239,6 +277,20 @@ class Search:
         labels, report = support.labels.copy(), report.first(len(at.x))
         evidence = self.record("final", support, at.x)
         return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
+
+    def recalled(self, state: State) -> tuple[State, bool]:
+        """A state of an earlier fit to the same readings, and whether the verdicts leave it as it is.
+
+        Where they do not, parameters and labels are improved from there.
+        """
+        support = self.support(replace(state, labels=self.problem.held(state.labels), support=None))
+        support.climb()
+        if np.array_equal(support.labels, state.labels):
+            return replace(state, support=support), True
+        start = Candidate(state.x, state.slab, support.labels.copy(), state.curvature)
+        policy, self.policy = self.policy, self.policy.quick(self.policy.rounds_after_verdicts)
+        found, self.policy = self.improve("verdicts", start), policy
+        return found, False
 
     def _is_behind(self, labels: Labels, evidence: float, promise: float, best: State) -> bool:
         """Whether a search has nothing new to find, or is too far behind the best state."""

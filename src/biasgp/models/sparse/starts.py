@@ -213,7 +213,7 @@ class PlainResiduals:
     def __call__(self, search: Search, best: State) -> State:
         x, residual = self._plain(search, best.slab)
         order = np.argsort(residual, kind="stable")
-        cut = best_cut(residual[order], self.min_members)
+        cut = _best_cut(residual[order], self.min_members)
         if cut is None:
             return best
         splits = [(order[:cut], order[cut:]), (order[cut:], order[:cut])]
@@ -222,7 +222,7 @@ class PlainResiduals:
             half = int(PRIOR.max_share * len(order))
             splits.append((farther[-half:], farther[:-half]))
         for out, kept in splits:
-            labels = np.isin(np.arange(len(order)), out).astype(np.intp)
+            labels = search.problem.held(np.isin(np.arange(len(order)), out).astype(np.intp))
             if len(out) > PRIOR.max_share * len(order) or np.array_equal(labels > 0, best.labels > 0):
                 continue
             noise = max(float(residual[kept].var()), float(np.exp(search.bounds[-1, 0])))
@@ -233,7 +233,10 @@ class PlainResiduals:
 
     def _plain(self, search: Search, slab: Slab) -> tuple[Array, Array]:
         """θ of a plain GP, and its leave-one-out residuals."""
-        no_labels, slab = np.zeros(len(search.y), dtype=np.intp), Slab((PRIOR.lowest_variance,), slab.mean_variance)
+        no_labels = search.problem.held(np.zeros(len(search.y), dtype=np.intp))
+        # Readings that are known to be bad say little of f.
+        least = max(slab.variances) if no_labels.any() else PRIOR.lowest_variance
+        slab = Slab((least,), slab.mean_variance)
         objective, fixed = LabelledLikelihood(search.problem, slab, no_labels), np.log(slab.variances)
         bounds = np.vstack([search.bounds, np.column_stack([fixed, fixed])])
         starts = [np.append(start, fixed) for start in covariance_starts(search.kernel)]
@@ -259,7 +262,7 @@ class OtherLevel:
         return search.improve("other level", Candidate(best.x, slab, clean, best.curvature), best)
 
 
-def best_cut(values: Array, least: int) -> int | None:
+def _best_cut(values: Array, least: int) -> int | None:
     """Where to cut sorted values in two so that the sum of squares within both parts is the least; None if too few."""
     n = len(values)
     if n < 2 * least:
@@ -317,7 +320,7 @@ class OtherSlabs:
         bias = search.bias(state)[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
-        cut = best_cut(bias, self.min_members)
+        cut = _best_cut(bias, self.min_members)
         if cut is None:
             return None
         labels = state.labels.copy()
@@ -407,6 +410,9 @@ class Pairs:
             value[:, *labels] = prior[list(labels)].sum() - np.log(spread).sum(axis=1) - 0.5 * np.log(left)
             value[:, *labels] -= 0.5 * (a**2 - 2.0 * correlation * a * b + b**2) / left
         value -= value[np.arange(len(rows)), own[:, 0], own[:, 1]][:, None, None]
+        if support.verdict is not None:
+            barred = support.barred()[rows]
+            value[barred[:, 0, :, None] | barred[:, 1, None, :]] = -np.inf
         flat = value.reshape(len(rows), -1)
         best = flat.max(axis=1)
         order = [p for p in np.argsort(-best)[: self.max_pairs] if best[p] > 0.0]
