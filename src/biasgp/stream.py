@@ -6,7 +6,6 @@ lag. Time and memory per reading are constant.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from biasgp.estimators import GaussianGP, SparseBiasGP
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.going_on import LastReadings
 from biasgp.estimators.validation import (
+    LARGEST,
     MIN_READINGS,
     InputColumns,
     check_choice,
@@ -36,7 +36,7 @@ from biasgp.estimators.validation import (
     column_names,
 )
 from biasgp.models.episodes import SHIFT, STEP
-from biasgp.models.live import LiveFilter, LiveReadings
+from biasgp.models.live import Kind, LiveFilter, LiveReadings, kinds_of
 from biasgp.persistence import ModelFileError, read_model, save_model
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.staging import stage
@@ -62,10 +62,14 @@ class _Units:
     def readings(self, numbers: NDArray[np.int64], X: Array, y: Array, known: Array) -> LiveReadings:
         """Readings in the model's units."""
         there = y == y
-        filled = np.where(there, y, self.scaling.backward(np.zeros(1))[0])
-        response = ScaledResponse(filled, self.scaling)
-        noise = self.noise + (response.variances(known) if known.any() else 0.0)
-        return LiveReadings(numbers, y, X, response.z, np.where(there, noise, np.inf))
+        if there.all():
+            response, noise = ScaledResponse(y, self.scaling), np.full(len(y), self.noise)
+        else:
+            response = ScaledResponse(np.where(there, y, self.scaling.backward(np.zeros(1))[0]), self.scaling)
+            noise = np.where(there, self.noise, np.inf)
+        if known.any():
+            noise += response.variances(known)
+        return LiveReadings(numbers, y, X, response.z, noise)
 
     def instants(self, seconds: Array) -> NDArray[Any]:
         """Times as the user gives them; those of a zone in UTC."""
@@ -109,10 +113,8 @@ class Verdicts:
         return len(self._values)
 
     def __repr__(self) -> str:
-        shown = (
-            f"{len(self)} readings, {int(self.outlier.sum())} outliers, {int((self.episode != '').sum())} in episodes"
-        )
-        return f"<Verdicts: {shown}, {len(self.settled)} settled>"
+        outliers, lasting = int(self.outlier.sum()), int((self.episode != "").sum())
+        return f"<Verdicts: {len(self)} readings, {outliers} outliers, {lasting} in episodes>"
 
     @cached_property
     def _of_f(self) -> tuple[Array, Array]:
@@ -120,7 +122,7 @@ class Verdicts:
 
     @property
     def number(self) -> NDArray[np.int64]:
-        return self._values[:, core.NUMBER].astype(np.int64)
+        return self._values[:, core.WHICH].astype(np.int64)
 
     @property
     def time(self) -> NDArray[Any]:
@@ -160,7 +162,7 @@ class Verdicts:
 
     @property
     def episode(self) -> NDArray[np.str_]:
-        return np.where(self._values[:, core.EPISODE] > 0.0, SHIFT, "")
+        return np.where(self._values[:, core.LASTING] > 0.0, SHIFT, "")
 
     @property
     def episode_start(self) -> NDArray[Any]:
@@ -180,24 +182,27 @@ class _Memory:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["most"], state["width"])  # type: ignore[misc]
-        self.add_rows(state["rows"])
+        rows = state["rows"]
+        self.add(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:])
 
     @property
     def rows(self) -> Array:
         """Number, y, known variance and X of each."""
         return self._rows[self._first : self._first + self.count]
 
-    def add_rows(self, rows: Array) -> None:
-        rows = rows[-self.most :]
-        n = len(rows)
+    def add(self, numbers: Any, y: Array, known: Array, X: Array) -> None:
+        """Readings join; the oldest leave."""
+        n = min(len(y), self.most)
+        if n == 0:
+            return
         if self._first + self.count + n > len(self._rows):
             kept = self.rows[max(self.count + n - self.most, 0) :].copy()
             self._first, self.count = 0, len(kept)
             self._rows[: len(kept)] = kept
-        self._rows[self._first + self.count : self._first + self.count + n] = rows
-        self.count += n
-        over = max(self.count - self.most, 0)
-        self._first, self.count = self._first + over, self.count - over
+        new = self._rows[self._first + self.count : self._first + self.count + n]
+        new[:, 0], new[:, 1], new[:, 2], new[:, 3:] = numbers[-n:], y[-n:], known[-n:], X[-n:]
+        over = max(self.count + n - self.most, 0)
+        self._first, self.count = self._first + over, self.count + n - over
 
 
 class Stream:
@@ -255,7 +260,7 @@ class Stream:
         columns = InputColumns(last.X.shape[1], tuple(model.time_columns_), _names_of(model))
         kept = _Memory(memory, last.X.shape[1])
         numbers = np.arange(-len(last.y), 0, dtype=np.int64)
-        kept.add_rows(np.column_stack([numbers, last.y, last.known, last.X]))
+        kept.add(numbers, last.y, last.known, last.X)
         live, units = _begun(model, last, numbers, columns, lag)
         return cls(live, units, _unfitted(model, live.column), kept, late)
 
@@ -281,11 +286,11 @@ class Stream:
         noise_variance : float or array-like, optional
             Known variance of each reading's error, as in fit.
         """
-        X = self._units.columns.check(t)
-        values, known = check_coming(y, noise_variance, len(X))
+        X, values, known = self._checked(t, y, noise_variance)
         times = self._live.times(X)
         too_late = times < self._live.settled_time
-        if self.late == "raise" and too_late.any():
+        any_late = bool(too_late.any())
+        if self.late == "raise" and any_late:
             row = int(np.flatnonzero(too_late)[0])
             at, settled = self._units.instants(np.array([times[row], self._live.settled_time]))
             raise ValueError(
@@ -294,16 +299,26 @@ class Stream:
             )
         numbers = np.arange(self.n_readings, self.n_readings + len(X), dtype=np.int64)
         found, settled = self._live.push(self._units.readings(numbers, X, values, known))
-        self._memory.add_rows(np.column_stack([numbers, values, known, X])[~too_late])
+        taken = slice(None) if not any_late else ~too_late
+        self._memory.add(numbers[taken], values[taken], known[taken], X[taken])
         self.n_readings += len(X)
         self.n_ignored += int(too_late.sum())
-        settled = settled[settled[:, core.NUMBER] >= 0.0]  # those of the fit were judged there
+        if len(settled) and settled[0, core.WHICH] < 0.0:
+            settled = settled[settled[:, core.WHICH] >= 0.0]  # those of the fit were judged there
         return Verdicts(found, self._units, Verdicts(settled, self._units))
+
+    def _checked(self, t: Any, y: Any, noise_variance: Any) -> tuple[Array, Array, Array]:
+        """X, y and known variances as arrays. One plain number is checked at once: streams are made of those."""
+        plain = isinstance(t, float) and isinstance(y, float) and noise_variance is None
+        if plain and self._units.columns.plain and abs(t) <= LARGEST and (y != y or abs(y) <= LARGEST):
+            return np.array([[t]]), np.array([y]), np.zeros(1)
+        X = self._units.columns.check(t)
+        return X, *check_coming(y, noise_variance, len(X))
 
     def pending(self) -> Verdicts:
         """What is known by now of the readings that are not settled."""
         found = self._live.open_verdicts()
-        return Verdicts(found[found[:, core.NUMBER] >= 0.0], self._units)
+        return Verdicts(found[found[:, core.WHICH] >= 0.0], self._units)
 
     def refit(self) -> Self:
         """Learn the parameters again, from the last readings (at most `memory` of them, those of the fit included).
@@ -323,8 +338,8 @@ class Stream:
         """Write the stream to a file, which is whole or not there; `load` reads it."""
         target = Path(path)
         with stage(target) as folder:
-            save_model(folder / "stream", self, {"stream": True})
-            os.replace(folder / "stream", target)
+            save_model(folder / "stream", self)
+            (folder / "stream").replace(target)
 
 
 def load(path: str | Path) -> Stream:
@@ -337,7 +352,7 @@ def _last_of(model: LargeGP) -> LastReadings:
     """The last readings of a fit, if a stream can go on from it."""
     if not isinstance(model, GaussianGP | SparseBiasGP):
         raise TypeError(f"{type(model).__name__} has no stream: use SparseBiasGP, or GaussianGP for clean readings.")
-    kernel, last = model._posterior.kernel, model._last
+    kernel, last = model._posterior.kernel, getattr(model, "_last", None)
     if kernel.state_space(model.n_features_in_) is None:
         raise ValueError(
             f"A stream needs a kernel of time that is a finite state, and {model.kernel_!r} has none. These have: "
@@ -345,9 +360,7 @@ def _last_of(model: LargeGP) -> LastReadings:
             "SquaredExponential take Matern52, which is nearly as smooth, and fit again."
         )
     if not isinstance(last, LastReadings):
-        raise ValueError(
-            "This model was fitted by an earlier version, which kept no readings to go on from. Fit again."
-        )
+        raise ValueError("The model is of an earlier version, which kept no readings to go on from. Fit again.")
     if model._scaling.constant:
         raise ValueError("All readings of the fit are equal: a stream cannot tell what is unusual. Fit to others.")
     return last
@@ -368,9 +381,10 @@ def _begun(
     model: LargeGP, last: LastReadings, numbers: NDArray[np.int64], columns: InputColumns, lag: int
 ) -> tuple[LiveFilter, _Units]:
     """The filter after the last readings of a fit, the very last of them open."""
-    groups, replaced = getattr(model, "groups_", ()), getattr(model, "replaced_", False)
-    kernel = model._posterior.kernel
-    live = LiveFilter(kernel, last.X.shape[1], tuple(groups), replaced, lag)
+    kinds: tuple[Kind, ...] = ()
+    if isinstance(model, SparseBiasGP):
+        kinds = kinds_of(model.groups_, model.replaced_, len(model.outlier_mask_))
+    live = LiveFilter(model._posterior.kernel, last.X.shape[1], kinds, lag)
     units = _Units(model._scaling, model._scaled_noise_variance, columns, live.column)
     readings = units.readings(numbers, last.X, last.y, last.known)
     cut, step = max(len(last.y) - lag, 0), _open_step(model, last)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -95,7 +95,6 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     response: str = "identity"
     max_iter: int = 200
     _make_pool = staticmethod(_THREADS)
-    _last: ClassVar[LastReadings | None] = None  # models of earlier versions have none
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -211,7 +210,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
-            self._last = last_readings(bound, X_array, y_array, known, self._strategy(problem).exact)
+            self._last: LastReadings | None = last_readings(
+                bound, X_array, y_array, known, self._strategy(problem).exact
+            )
 
     def _tells_of_f(self, X: Array, y: Array) -> Mask:
         """Readings by which kernels are compared before the fit."""

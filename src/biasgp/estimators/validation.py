@@ -155,6 +155,11 @@ class InputColumns:
     times: tuple[TimeColumn, ...] = ()
     names: tuple[str, ...] | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is one column, of numbers."""
+        return self.width == 1 and not self.times
+
     def check(self, X: Any) -> Array:
         """New rows of X as doubles: a table, or values of the only column."""
         X = _unmasked(X)
@@ -179,7 +184,7 @@ def check_coming(y: Any, noise_variance: Any, n: int) -> tuple[Array, Array]:
     readings = np.atleast_1d(_numbers(y, "y"))
     if readings.shape != (n,):
         raise ValueError(f"y must have one value per time, shape ({n},); got shape {readings.shape}.")
-    _refuse_unless_finite(np.nan_to_num(readings, nan=0.0, posinf=np.inf, neginf=-np.inf), "y")
+    _refuse_unless_finite(np.where(readings == readings, readings, 0.0), "y")
     return readings, _check_noise_variance(noise_variance, n)
 
 

@@ -7,6 +7,7 @@ given: the gaps of the readings, what an outlier and an episode are, and late re
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 
 from biasgp._typing import Array
 from biasgp.covariance import markov_live as core
+from biasgp.covariance import markov_window as place
 from biasgp.covariance.markov import MarkovEngine, state_space_of
 from biasgp.kernels import Kernel
 from biasgp.models.episodes import EpisodePrior
-from biasgp.models.sparse.kinds import Group
+from biasgp.models.sparse.kinds import PRIOR, Group
+from biasgp.models.sparse.starts import RECIPE
 
 _SPARE = 4
 """Places in the window per reading of the lag: it is moved to the front once in so many lags."""
@@ -48,33 +51,63 @@ class LiveReadings(NamedTuple):
         return LiveReadings(*(part[rows] for part in self))
 
 
-def prices_of(prior: EpisodePrior) -> core.Prices:
-    """What a shift costs by the prior of episodes, in nats: it begins at one given reading of a record that has any."""
-    start = math.log(prior.rate) + math.log1p(-prior.faultless) + math.log(0.5) - prior.scale_price
-    return core.Prices(start, prior.typical_length, prior.shortest)
+class Kind(NamedTuple):
+    """A kind of outlier: its share, mean and variance of its bias, or of its value if that was replaced."""
+
+    share: float
+    mean: float
+    variance: float
+    replaced: bool = False
+
+
+def kinds_of(groups: Sequence[Group], replaced: bool, n: int) -> tuple[Kind, ...]:
+    """The kinds of outlier of a fit to n readings, and one for those that it has not seen.
+
+    That has the prior of a group's mean, and the share that the prior gives to what none of n readings was: without it
+    a reading of −20 would be signal to a model that knows of outliers at +5 only.
+    """
+    share = PRIOR.outliers / (n + PRIOR.outliers + PRIOR.clean)
+    unseen = Kind(share, 0.0, RECIPE.begin.mean_std**2)
+    known = (Kind((1.0 - share) * group.share, group.mean, group.variance, replaced) for group in groups)
+    return (*known, unseen)
+
+
+def _rules(groups: Array, lag: int, prior: EpisodePrior = EpisodePrior()) -> Array:  # noqa: B008
+    """What labels and episodes cost, in nats, as `markov_window` has it.
+
+    A shift begins at one given reading of a record that has any, by the prior of episodes.
+    """
+    rules = np.zeros(6)
+    share = float(np.exp(groups[:, place.SHARE]).sum())
+    rules[place.CLEAN] = math.log1p(-share)
+    # A shifted outlier is nowhere more likely than a clean reading without residual.
+    if len(groups) and not groups[:, place.REPLACED].any():
+        rules[place.SAFE] = max(-2.0 * (math.log(share) - rules[place.CLEAN]), 0.0)
+    rules[place.START] = math.log(prior.rate) + math.log1p(-prior.faultless) + math.log(0.5) - prior.scale_price
+    rules[place.TYPICAL], rules[place.SHORTEST], rules[place.LAG] = prior.typical_length, prior.shortest, lag
+    return rules
 
 
 @dataclass
 class LiveFilter:
     """The state of a stream: what is settled, and a window of the last `lag` readings that are not.
 
-    `groups` and `replaced` are what an outlier is; without groups no reading is one, and nothing is ever revised.
+    `kinds` are what an outlier is; without any no reading is one, and nothing is ever revised.
     `settled` (state, its covariance, facts) and `window` are arrays that the compiled steps change in place.
     """
 
     kernel: Kernel
     width: int
-    groups: tuple[Group, ...]
-    replaced: bool
+    kinds: tuple[Kind, ...]
     lag: int
     settled: core.Settled = field(init=False)
-    window: core.Window = field(init=False)
+    window: place.Window = field(init=False)
     counts: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         self._prepare()
         size, S = self._form.size, self._form.size + 1
-        self.window = core.empty_window(size, _SPARE * (self.lag + 1))
+        self.window = place.empty_window(size, _SPARE * (self.lag + 1))
         self.counts = np.zeros(2, dtype=np.int64)
         covariance = np.zeros((S, S))
         covariance[:size, :size] = self._form.prior
@@ -86,23 +119,16 @@ class LiveFilter:
         if self._form.column is None and self.width > 1:
             raise ValueError(f"{self.kernel!r} has no column of time: a stream needs one, as in Matern32().on('time').")
         self.column = self._form.column or 0
-        self._steps = core.steps(self._form.size)
-        self._gaps: dict[float, tuple[Array, Array]] = {}
-        shares = np.array([group.share for group in self.groups])
-        odds = core.Odds(
-            np.log(shares),
-            np.array([group.mean for group in self.groups]),
-            np.array([group.variance for group in self.groups]),
-            self.replaced,
-            math.log1p(-float(shares.sum())),
-        )
-        self._rules = (odds, prices_of(EpisodePrior()), self.lag)
+        self._gaps: dict[float, Array] = {}
+        rows = [(math.log(kind.share), kind.mean, kind.variance, float(kind.replaced)) for kind in self.kinds]
+        groups = np.array(rows).reshape(-1, 4)
+        self._given = (groups, _rules(groups, self.lag), (0,) * self._form.size)
 
     def __getstate__(self) -> dict[str, Any]:
         """Small: the readings of the window without room to grow, and nothing that can be made again."""
         first, count = self.counts
-        names = ("kernel", "width", "groups", "replaced", "lag")
-        state = {name: getattr(self, name) for name in names}
+        state: dict[str, Any] = {name: getattr(self, name) for name in ("kernel", "width", "lag")}
+        state["kinds"] = np.array(self.kinds, dtype=float).reshape(-1, 4)
         state["settled"] = {name: part.copy() for name, part in self.settled._asdict().items()}
         state["window"] = {name: part[first : first + count].copy() for name, part in self.window._asdict().items()}
         return state
@@ -110,25 +136,27 @@ class LiveFilter:
     def __setstate__(self, state: dict[str, Any]) -> None:
         if not all(type(state[name]) is int and 1 <= state[name] <= _MOST for name in ("lag", "width")):
             raise ValueError("lag and width are not numbers that a stream has")
-        for name in ("kernel", "width", "groups", "replaced", "lag"):
-            setattr(self, name, state[name])
+        self.kernel, self.width, self.lag = state["kernel"], state["width"], state["lag"]
+        kinds = state["kinds"].tolist()
+        self.kinds = tuple(Kind(share, mean, variance, replaced > 0.0) for share, mean, variance, replaced in kinds)
         self.__post_init__()
         _fill(self.settled, state["settled"])
-        count = len(state["window"]["t"])
+        count = len(state["window"]["facts"])
         if count > self.lag:
             raise ValueError("more readings are open than the lag allows")
-        _fill(core.Window(*(part[:count] for part in self.window)), state["window"])
+        _fill(place.Window(*(part[:count] for part in self.window)), state["window"])
         self.counts[core.COUNT] = count
 
     def is_sound(self) -> bool:
         """Whether the numbers can be computed with: those of a file may be any."""
-        W = core.Window(*(part[: self.n_open] for part in self.window))
-        finite = (*self.settled[:2], W.y, W.t, W.h, W.A, W.Q, W.m, W.P, W.ma, W.Pa, W.v)
+        W = place.Window(*(part[: self.n_open] for part in self.window))
+        facts = W.facts.T
+        finite = (*self.settled[:2], W.h, W.gaps, W.means, W.covs, facts[place.TIME], facts[place.VALUE])
         fine = all(bool((np.abs(part) <= _LARGEST).all()) for part in finite)
-        fine = fine and bool((W.R >= 0.0).all() and (W.V >= 0.0).all() and (np.diff(W.t) >= 0.0).all())
-        shares = [group.share for group in self.groups]
-        fine = fine and all(0.0 < share < 1.0 for share in shares) and sum(shares) < 1.0
-        return fine and all(group.variance > 0.0 and abs(group.mean) <= _LARGEST for group in self.groups)
+        fine = fine and bool((facts[place.NOISE] >= 0.0).all() and (facts[place.DRAWN] >= 0.0).all())
+        fine = fine and bool((np.diff(facts[place.TIME]) >= 0.0).all())
+        fine = fine and sum(kind.share for kind in self.kinds) < 1.0
+        return fine and all(0.0 < kind.variance <= _LARGEST and abs(kind.mean) <= _LARGEST for kind in self.kinds)
 
     @property
     def n_open(self) -> int:
@@ -139,12 +167,12 @@ class LiveFilter:
     def last_time(self) -> float:
         """Of the last reading; NaN before the first."""
         first, count = self.counts
-        return float(self.window.t[first + count - 1] if count else self.settled.facts[core.TIME])
+        return float(self.window.facts[first + count - 1, place.TIME] if count else self.settled_time)
 
     @property
     def settled_time(self) -> float:
         """Of the last settled reading: none before it can be taken in. NaN where none is settled."""
-        return float(self.settled.facts[core.TIME])
+        return float(self.settled.facts[core.WHEN])
 
     def times(self, X: Array) -> Array:
         return X[:, self.column]
@@ -156,69 +184,68 @@ class LiveFilter:
         K = MarkovEngine(self.kernel, X).covariance(self.kernel, noise)
         mean, covariance = K.state_after(y)
         self.settled.mean[:-1], self.settled.covariance[:-1, :-1] = mean, covariance
-        self.settled.facts[core.TIME] = self.times(X).max()
+        self.settled.facts[core.WHEN] = self.times(X).max()
 
     def begin_episode(self, since: float, variance: float) -> None:
         """What follows what is settled is in an episode, whose amplitude has this prior variance."""
         self.settled.mean[-1] = 0.0
         self.settled.covariance[-1], self.settled.covariance[:, -1] = 0.0, 0.0
         self.settled.covariance[-1, -1] = variance
-        self.settled.facts[core.IN_EPISODE], self.settled.facts[core.SINCE] = 1.0, since
+        self.settled.facts[core.INSIDE], self.settled.facts[core.BEGUN] = 1.0, since
 
     def push(self, readings: LiveReadings) -> tuple[Array, Array]:
         """Verdicts on each reading as it came (NaN where it was too late), and on those that are settled now."""
         times = self.times(readings.X)
         if len(times) == 1 and times[0] >= self.last_time:
-            return self._advance(readings, times)
+            return self._advance(readings)
         order = np.argsort(times, kind="stable")
         verdicts, settled = np.full((len(times), core.N_COLUMNS), np.nan), []
-        verdicts[:, [core.NUMBER, core.AT, core.RAW]] = np.column_stack([readings.number, times, readings.raw])
+        verdicts[:, [core.WHICH, core.AT, core.RAW]] = np.column_stack([readings.number, times, readings.raw])
         too_late, late = times[order] < self.settled_time, times[order] < self.last_time
-        for place in order[late & ~too_late]:
-            verdicts[place], found = self._insert(readings.rows([place]))
+        for row in order[late & ~too_late]:
+            verdicts[row], found = self._insert(readings.rows([row]))
             settled.append(found)
         rest = order[~late]
-        verdicts[rest], found = self._advance(readings.rows(rest), times[rest])
+        verdicts[rest], found = self._advance(readings.rows(rest))
         return verdicts, np.concatenate([*settled, found])
 
     def open_verdicts(self) -> Array:
         """On the readings of the window, as they stand."""
         out = np.empty((self.n_open, core.N_COLUMNS))
-        self._steps.look(self.window, self.counts, self._rules[0], out)
+        core.look(self.window, self.counts, self._given, out)
         return out
 
     def _insert(self, late: LiveReadings) -> tuple[Array, Array]:
         """The window once more, with a late reading in its place."""
         first, count = self.counts
-        W = self.window
-        t = self.times(late.X)
-        at = int(np.searchsorted(W.t[first : first + count], t[0], side="right"))
-
-        def joined(name: str, value: Any) -> Any:
-            return np.insert(getattr(W, name)[first : first + count], at, value, axis=0)
-
-        own = {"number": late.number, "raw": late.raw, "t": t, "y": _limited(late.z), "R": late.noise}
-        parts = [joined(name, value) for name, value in own.items()]
-        h = joined("h", self._form.observe(late.X))
+        facts, h = (part[first : first + count] for part in self.window[:2])
+        own, own_h = self._given_facts(late), self._form.observe(late.X)
+        at = int(np.searchsorted(facts[:, place.TIME], own[0, place.TIME], side="right"))
+        facts, h = np.insert(facts[:, : place.N_GIVEN], at, own, axis=0), np.insert(h, at, own_h, axis=0)
         self.counts[:] = 0
-        which, A, Q = self._moves(parts[2])
-        verdicts, settled = self._take(core.Coming(*parts, h, which, A, Q))
+        verdicts, settled = self._take(facts, h)
         return verdicts[at], settled
 
-    def _advance(self, readings: LiveReadings, times: Array) -> tuple[Array, Array]:
-        which, A, Q = self._moves(times)
-        h = np.ascontiguousarray(self._form.observe(readings.X))
-        y = _limited(readings.z)
-        return self._take(core.Coming(readings.number, readings.raw, times, y, readings.noise, h, which, A, Q))
+    def _advance(self, readings: LiveReadings) -> tuple[Array, Array]:
+        return self._take(self._given_facts(readings), np.ascontiguousarray(self._form.observe(readings.X)))
 
-    def _take(self, coming: core.Coming) -> tuple[Array, Array]:
-        n = len(coming.t)
-        arrivals, settled = np.empty((n, core.N_COLUMNS)), np.empty((n, core.N_COLUMNS))
-        out = (arrivals, settled)
-        done = self._steps.advance(coming, self.window, self.settled, self.counts, self._rules, out)
-        return arrivals, settled[:done]
+    def _given_facts(self, readings: LiveReadings) -> Array:
+        facts = np.empty((len(readings.z), place.N_GIVEN))
+        facts[:, place.NUMBER], facts[:, place.RAW] = readings.number, readings.raw
+        facts[:, place.TIME], facts[:, place.NOISE] = self.times(readings.X), readings.noise
+        np.clip(readings.z, -_FARTHEST, _FARTHEST, out=facts[:, place.VALUE])
+        return facts
 
-    def _moves(self, times: Array) -> tuple[NDArray[np.intp], Array, Array]:
+    def _take(self, facts: Array, h: Array) -> tuple[Array, Array]:
+        """Readings in order of time, none before the last of the window."""
+        which, gaps = self._moves(facts[:, place.TIME])
+        out = np.empty((2, len(facts), core.N_COLUMNS))
+        done = core.advance(
+            core.Coming(facts, h, which, gaps), self.window, self.settled, self.counts, self._given, (out[0], out[1])
+        )
+        return out[0], out[1, :done]
+
+    def _moves(self, times: Array) -> tuple[NDArray[np.intp], Array]:
         """Which gap is before each reading, and A and Q of every different one."""
         last = self.last_time
         if len(times) == 1:
@@ -226,19 +253,15 @@ class LiveFilter:
             if gap not in self._gaps:
                 if len(self._gaps) >= _MOST_GAPS:
                     self._gaps.clear()
-                self._gaps[gap] = self._moved(np.array([gap]))
-            return np.zeros(1, dtype=np.intp), *self._gaps[gap]
+                self._gaps[gap] = np.stack(self._form.move(np.array([gap])), axis=1)
+            return _ONLY, self._gaps[gap]
         gaps = np.diff(times, prepend=last if last == last else times[:1])
         lengths, which = np.unique(gaps, return_inverse=True)
-        return which, *self._moved(lengths)
-
-    def _moved(self, gaps: Array) -> tuple[Array, Array]:
-        A, Q = self._form.move(gaps)
-        return np.ascontiguousarray(A), np.ascontiguousarray(Q)
+        return which, np.stack(self._form.move(lengths), axis=1)
 
 
-def _limited(z: Array) -> Array:
-    return np.clip(z, -_FARTHEST, _FARTHEST)
+_ONLY = np.zeros(1, dtype=np.intp)
+"""The place of the only gap."""
 
 
 def _fill(arrays: Any, saved: dict[str, Any]) -> None:
