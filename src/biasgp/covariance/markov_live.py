@@ -18,6 +18,7 @@ from biasgp.covariance import markov_window as place
 from biasgp.covariance.markov_passes import _compile
 from biasgp.covariance.markov_window import (
     AFTER,
+    BEFORE,
     CLEAN,
     DRAWN,
     EPISODE,
@@ -278,6 +279,13 @@ def advance(coming: Any, W: Any, base: Any, counts: Any, given: Any, out: Any) -
         fact[EPISODE] = W.facts[t - 1, EPISODE] if count else base.facts[INSIDE]
         fact[SINCE] = W.facts[t - 1, SINCE] if count else base.facts[BEGUN]
         forward(W, base, (first, t, t + 1), scratch)
+        # Until others speak for it, an unlikely reading is an outlier: else it would speak for those before it.
+        if fact[NOISE] != np.inf and len(groups):
+            expected = fact[VALUE] - fact[place.RESIDUAL]
+            clean, unlikely = log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
+            if unlikely > clean:
+                fact[FLAG] = 1.0
+                copy_state((W.means[t, BEFORE], W.covs[t, BEFORE]), (W.means[t, AFTER], W.covs[t, AFTER]))
         _revise(W, base, groups, rules, (first, t + 1), (smooth, scratch))
         filtered[0], filtered[1] = seen(W.means[t, AFTER], W.covs[t, AFTER], W.h[t], False, w, unit)
         filtered[1] = max(filtered[1], 0.0)
