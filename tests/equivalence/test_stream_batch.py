@@ -131,10 +131,8 @@ def test_one_by_one_in_blocks_and_at_once_are_the_same():
     results = []
     for size in (1, 7, 200):
         live = LiveFilter(kernel, 1, KINDS, 9)
-        parts = [
-            live.push(LiveReadings(np.arange(i, i + len(y[i : i + size])), y[i : i + size], X[i : i + size], y[i : i + size], noise[i : i + size]))
-            for i in range(0, len(y), size)
-        ]  # fmt: skip
+        whole = LiveReadings(np.arange(len(y)), y, X, y, noise)
+        parts = [live.push(whole.rows(slice(i, i + size))) for i in range(0, len(y), size)]
         results.append([np.concatenate([part[k] for part in parts]) for k in range(2)])
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
