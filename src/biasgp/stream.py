@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.base import clone
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance import markov_live as core
@@ -25,7 +24,7 @@ from biasgp.covariance.posterior import PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators import GaussianGP, SparseBiasGP
 from biasgp.estimators.base import LargeGP
-from biasgp.estimators.going_on import LastReadings
+from biasgp.estimators.going_on import LastReadings, unfitted
 from biasgp.estimators.validation import (
     LARGEST,
     MIN_READINGS,
@@ -262,7 +261,7 @@ class Stream:
         numbers = np.arange(-len(last.y), 0, dtype=np.int64)
         kept.add(numbers, last.y, last.known, last.X)
         live, units = _begun(model, numbers, columns, lag, min(lag, len(last.y)))
-        return cls(live, units, _unfitted(model, live.column), kept, late)
+        return cls(live, units, unfitted(model, live.column), kept, late)
 
     @property
     def lag(self) -> int:
@@ -328,13 +327,13 @@ class Stream:
         rows = self._memory.rows.copy()
         there = rows[:, 1] == rows[:, 1]
         used, pending = rows[there], self._live.open_verdicts()
-        model = clone(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
+        model = deepcopy(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
         numbers = used[:, 0].astype(np.int64)[_last_of(model).rows]
         n_open = int(np.isfinite(pending[:, core.RAW]).sum())
         live, units = _begun(model, numbers, self._units.columns, self.lag, n_open)
         missing = rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])]
         live.push(units.readings(missing[:, 0].astype(np.int64), missing[:, 3:], missing[:, 1], missing[:, 2]))
-        self._live, self._units, self._estimator = live, units, _unfitted(model, live.column)
+        self._live, self._units, self._estimator = live, units, unfitted(model, live.column)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -372,12 +371,6 @@ def _last_of(model: LargeGP) -> LastReadings:
 def _names_of(model: LargeGP) -> tuple[str, ...] | None:
     names = column_names(model)
     return None if names is None else tuple(names)
-
-
-def _unfitted(model: LargeGP, column: int) -> LargeGP:
-    """An estimator that learns again from where a fit ended: columns by number, times as seconds."""
-    again: LargeGP = clone(model).set_params(kernel=model.kernel_)
-    return again.set_params(order=None if model.order is None else column) if hasattr(model, "order") else again
 
 
 def _begun(
