@@ -30,12 +30,11 @@ from biasgp.estimators.validation import (
     MIN_READINGS,
     InputColumns,
     check_choice,
-    check_coming,
     check_positive_integer,
     column_names,
 )
 from biasgp.models.episodes import SHIFT, STEP
-from biasgp.models.live import Kind, LiveFilter, LiveReadings, kinds_of
+from biasgp.models.live import Kind, LiveFilter, LiveReadings, _Memory
 from biasgp.persistence import ModelFileError, read_model, save_model
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.staging import stage
@@ -168,42 +167,6 @@ class Verdicts:
         return self._units.instants(self._values[:, core.BEGAN])
 
 
-class _Memory:
-    """The last readings, at most so many, as they came."""
-
-    def __init__(self, most: int, width: int) -> None:
-        self.most, self.width, self.count = most, width, 0
-        self._rows = np.empty((2 * most, 3 + width))
-        self._first = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"most": self.most, "width": self.width, "rows": self.rows.copy()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["most"], state["width"])  # type: ignore[misc]
-        rows = state["rows"]
-        self.add(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:])
-
-    @property
-    def rows(self) -> Array:
-        """Number, y, known variance and X of each."""
-        return self._rows[self._first : self._first + self.count]
-
-    def add(self, numbers: Any, y: Array, known: Array, X: Array) -> None:
-        """Readings join; the oldest leave."""
-        n = min(len(y), self.most)
-        if n == 0:
-            return
-        if self._first + self.count + n > len(self._rows):
-            kept = self.rows[max(self.count + n - self.most, 0) :].copy()
-            self._first, self.count = 0, len(kept)
-            self._rows[: len(kept)] = kept
-        new = self._rows[self._first + self.count : self._first + self.count + n]
-        new[:, 0], new[:, 1], new[:, 2], new[:, 3:] = numbers[-n:], y[-n:], known[-n:], X[-n:]
-        over = max(self.count + n - self.most, 0)
-        self._first, self.count = self._first + over, self.count + n - over
-
-
 class Stream:
     """A fitted model that goes on, from `model.stream()`.
 
@@ -312,7 +275,7 @@ class Stream:
         if plain and self._units.columns.plain and abs(t) <= LARGEST and (y != y or abs(y) <= LARGEST):
             return np.array([[t]]), np.array([y]), np.zeros(1)
         X = self._units.columns.check(t)
-        return X, *check_coming(y, noise_variance, len(X))
+        return X, *self._units.columns.check_coming(y, noise_variance, len(X))
 
     def pending(self) -> Verdicts:
         """What is known by now of the readings that are not settled."""
@@ -380,7 +343,7 @@ def _begun(
     last = _last_of(model)
     kinds: tuple[Kind, ...] = ()
     if isinstance(model, SparseBiasGP):
-        kinds = kinds_of(model.groups_, model.replaced_, len(model.outlier_mask_))
+        kinds = Kind.all_of(model.groups_, model.replaced_, len(model.outlier_mask_))
     live = LiveFilter(model._posterior.kernel, last.X.shape[1], kinds, lag)
     units = _Units(model._scaling, model._scaled_noise_variance, columns, live.column)
     readings = units.readings(numbers, last.X, last.y, last.known)

@@ -25,15 +25,15 @@ class LastReadings:
     y: Array
     known: Array
 
-
-def last_readings(kernel: Kernel, X: Array, y: Array, known: Array, every: bool) -> LastReadings | None:
-    """Those of a fit, or all of them; None for kernels that no stream can go on with."""
-    form = kernel.state_space(X.shape[1])
-    if form is None:
-        return None
-    order = np.argsort(X[:, form.column or 0], kind="stable").astype(np.int64)
-    rows = order if every else order[-KEPT:]
-    return LastReadings(rows, X[rows], y[rows], known[rows])
+    @classmethod
+    def of(cls, kernel: Kernel, X: Array, y: Array, known: Array, every: bool) -> LastReadings | None:
+        """Those of a fit, or all of them; None for kernels that no stream can go on with."""
+        form = kernel.state_space(X.shape[1])
+        if form is None:
+            return None
+        order = np.argsort(X[:, form.column or 0], kind="stable").astype(np.int64)
+        rows = order if every else order[-KEPT:]
+        return cls(rows, X[rows], y[rows], known[rows])
 
 
 def unfitted(model: Any, column: int) -> Any:
