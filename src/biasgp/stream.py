@@ -265,7 +265,7 @@ class Stream:
         self._memory.add(numbers[taken], values[taken], known[taken], X[taken])
         self.n_readings += len(X)
         self.n_ignored += int(too_late.sum())
-        if len(settled) and settled[0, core.WHICH] < 0.0:
+        if len(settled) and settled[:, core.WHICH].min() < 0.0:
             settled = settled[settled[:, core.WHICH] >= 0.0]  # those of the fit were judged there
         return Verdicts(found, self._units, Verdicts(settled, self._units))
 
