@@ -154,6 +154,18 @@ class MarkovCovariance:
             value += self._passes.forward(readings, gaps, state, tuple(part[piece.rows] for part in found))
         return value, found
 
+    def state_after(self, y: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the state after the last reading; y in the order of the rows of X."""
+        noise, h = self._ordered
+        _, before = self.filtered(y[self._timeline.order])
+        mean, covariance = before.mean[-1], before.covariance[-1]
+        if not np.isfinite(noise[-1]):
+            return mean, covariance
+        gain = covariance @ h[-1] / before.spread[-1]
+        kept = np.eye(self.form.size) - np.outer(gain, h[-1])
+        after = kept @ covariance @ kept.T + noise[-1] * np.outer(gain, gain)
+        return mean + gain * before.residual[-1], 0.5 * (after + after.T)
+
     def smoothed(self, y: Array, filtered: _Filtered, *, adjoint: bool = False) -> tuple[_Found, _Adjoint]:
         """The pass backward, for a pass forward; with `adjoint`, also r and N before every reading."""
         found, kept, _ = self._backward(y, filtered, gradient=False, adjoint=adjoint)

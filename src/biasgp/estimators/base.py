@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,7 @@ from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.categories import Categories
+from biasgp.estimators.going_on import KEPT, LastReadings
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
@@ -41,6 +42,9 @@ from biasgp.models.transform_choice import RESPONSES, choose_transform
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.watch import ledger
+
+if TYPE_CHECKING:
+    from biasgp.stream import Stream
 
 ROUNDING = 1e-10
 """Share of the prior variance by which rounding can make a covariance indefinite."""
@@ -206,6 +210,9 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
+            self._last: LastReadings | None = LastReadings.of(
+                bound, X_array, y_array, known, self._strategy(problem).exact
+            )
 
     def _tells_of_f(self, X: Array, y: Array) -> Mask:
         """Readings by which kernels are compared before the fit."""
@@ -387,3 +394,24 @@ class LargeGP(BaseGP):
     def _watching(self) -> Any:
         max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)
         return watching(max_time, self.verbose)
+
+    def stream(self, *, lag: int = 20, memory: int = KEPT, late: str = "raise") -> Stream:
+        """The model as a filter that goes on from the last readings of the fit, one new reading after the other.
+
+        For GaussianGP and SparseBiasGP with a kernel of time: Exponential, Matern32, Matern52, Periodic, Constant,
+        Linear, their sums and products.
+
+        Parameters
+        ----------
+        lag : int
+            Readings after which the verdict on a reading is settled. Until then those that follow revise it: the first
+            reading of a step looks like an outlier.
+        memory : int
+            Readings that are kept for `Stream.refit`, the last ones.
+        late : {"raise", "ignore"}
+            What becomes of a reading that is older than the settled ones: an error, or it is counted and left out.
+        """
+        from biasgp.stream import Stream
+
+        check_is_fitted(self)
+        return Stream.of(self, lag=lag, memory=memory, late=late)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,47 @@ def check_readings(y: Any, X: Any) -> Array:
     if readings.shape != (n,):
         raise ValueError(f"y must have one value a row of X, shape ({n},); got shape {readings.shape}.")
     return readings
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns of X in fit: how many, which of them hold times, and their names if they had any."""
+
+    width: int
+    times: tuple[TimeColumn, ...] = ()
+    names: tuple[str, ...] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is one column, of numbers."""
+        return self.width == 1 and not self.times
+
+    def check(self, X: Any) -> Array:
+        """New rows of X as doubles: a table, or values of the only column."""
+        X = _unmasked(X)
+        if hasattr(X, "columns"):
+            names = [str(name) for name in X.columns]
+            if self.names is not None and names != list(self.names):
+                raise ValueError(f"X has the columns {', '.join(names)}, and fit had {', '.join(self.names)}.")
+        else:
+            values = np.asarray(X) if not isinstance(X, date) else np.array(X, dtype=object)
+            X = values.reshape(-1, 1) if values.ndim < 2 and self.width == 1 else np.atleast_2d(values)
+        values, found = in_seconds(X, self.times)
+        array = _numbers(values, "X")
+        if array.ndim != 2 or array.shape[1] != self.width:
+            raise ValueError(f"X must have {self.width} column(s), as in fit, got shape {array.shape}.")
+        _refuse_other_clocks(self.times, found, self.names)
+        _check_finite(array, self.names, self.times)
+        return array
+
+    @staticmethod
+    def check_coming(y: Any, noise_variance: Any, n: int) -> tuple[Array, Array]:
+        """Readings that come after a fit, NaN where one is missing, and their known variances."""
+        readings = np.atleast_1d(_numbers(y, "y"))
+        if readings.shape != (n,):
+            raise ValueError(f"y must have one value per time, shape ({n},); got shape {readings.shape}.")
+        _refuse_unless_finite(np.where(readings == readings, readings, 0.0), "y")
+        return readings, _check_noise_variance(noise_variance, n)
 
 
 def column_names(estimator: Any) -> list[str] | None:

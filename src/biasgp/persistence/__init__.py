@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ MAX_VERSION = 20
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A fitted estimator, and what was noted beside it."""
+    """A fitted estimator (or what was made of one), and what was noted beside it."""
 
-    estimator: BaseGP
+    estimator: Any
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def save_model(path: str | Path, estimator: BaseGP, about: Mapping[str, Any] | None = None) -> None:
+def save_model(path: str | Path, estimator: Any, about: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator, with notes that JSON can hold."""
     import skops.io
 
@@ -56,11 +56,24 @@ def save_model(path: str | Path, estimator: BaseGP, about: Mapping[str, Any] | N
 
 def load_model(path: str | Path, *, trusted: Iterable[str] = ()) -> BaseGP:
     """The estimator of a file made by `save_model`; `trusted` names foreign types that it may hold as well."""
-    return read_model(path, trusted=trusted).estimator
+    found: BaseGP = read_model(path, trusted=trusted).estimator
+    return found
 
 
-def read_model(path: str | Path, *, trusted: Iterable[str] = ()) -> SavedModel:
-    """The estimator and its notes. Whatever is wrong with the file is a ModelFileError of one line."""
+def _check_estimator(thing: Any) -> None:
+    """Refuse what is no estimator that can predict."""
+    if not isinstance(thing, BaseGP):
+        raise ModelFileError(f"holds a {type(thing).__name__}, not a model of biasgp.")
+    try_model(thing)
+
+
+def read_model(
+    path: str | Path, *, trusted: Iterable[str] = (), check: Callable[[Any], None] = _check_estimator
+) -> SavedModel:
+    """The estimator and its notes. Whatever is wrong with the file is a ModelFileError of one line.
+
+    `check` refuses what was loaded with such an error; another one is for files that hold something else.
+    """
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -69,7 +82,7 @@ def read_model(path: str | Path, *, trusted: Iterable[str] = ()) -> SavedModel:
         raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     cause = None
     try:
-        return _read(data, frozenset(trusted))
+        return _read(data, frozenset(trusted), check)
     except ModelFileError as error:
         reason = str(error)
     except zipfile.BadZipFile:
@@ -81,7 +94,7 @@ def read_model(path: str | Path, *, trusted: Iterable[str] = ()) -> SavedModel:
     raise ModelFileError(" ".join(f"{Path(path).name} {reason}".split())) from cause
 
 
-def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
+def _read(data: bytes, trusted: frozenset[str], check: Callable[[Any], None]) -> SavedModel:
     import skops.io
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -91,9 +104,7 @@ def _read(data: bytes, trusted: frozenset[str]) -> SavedModel:
             raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
     data, types = with_checked_contents(data, trusted)
     estimator = skops.io.loads(data, trusted=types)
-    if not isinstance(estimator, BaseGP):
-        raise ModelFileError(f"holds a {type(estimator).__name__}, not a model of biasgp.")
-    try_model(estimator)
+    check(estimator)
     return SavedModel(estimator, note.get("about", {}))
 
 

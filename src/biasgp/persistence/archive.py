@@ -27,7 +27,7 @@ MAX_NAME = 40
 """Characters shown of an entry's name."""
 MAX_TYPES = 5
 """Foreign types that are named."""
-OUR_ROOMS = ("estimators", "models", "covariance", "kernels", "response", "optimize")
+OUR_ROOMS = ("estimators", "models", "covariance", "kernels", "response", "optimize", "stream")
 PLAIN = {
     "JsonNode": {"builtins.str"},
     "DictNode": {"builtins.dict"},
