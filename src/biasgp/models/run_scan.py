@@ -11,7 +11,7 @@ stay in the cache: for many readings the whole of them would not, and memory wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -93,52 +93,30 @@ class _Squares:
         return ROUNDING * float(self._P.diagonal().max(initial=1.0))
 
     def _of(self, kind: str, first: int, stop: int, lengths: NDArray[np.intp]) -> Array:
-        """Of the runs between two places."""
+        """Of the runs between two places.
+
+        A run that is longer by the place j has 2 Σₐ pₐⱼ + pⱼⱼ more, a over the run before; a ramp has that with
+        weights. The sums over a are known from the runs that begin one place later.
+        """
         p, t = self._p[first:stop, first:stop], self._ordering.place[first:stop]
-        level = _BlockSums(p, lengths)
-        A = np.empty((stop - first, len(lengths)))
-        if kind == RAMP:
-            start = self._ordering.before[first:stop, None]
-            mixed = _BlockSums(p, lengths, lambda rows: np.add.outer(t[rows], t))
-            squared = _BlockSums(p, lengths, lambda rows: np.multiply.outer(t[rows], t))
-        for rows in _slices(*A.shape):
-            level.write(rows, A[rows])
-            if kind == RAMP:
-                # Σ (tᵢ − start) pᵢⱼ (tⱼ − start)
-                A[rows] *= start[rows]
-                A[rows] -= mixed.write(rows, np.empty_like(A[rows]))
-                A[rows] *= start[rows]
-                A[rows] += squared.write(rows, np.empty_like(A[rows]))
-        for i in range(max(len(A) + 1 - int(lengths[-1]), 0), len(A)):  # runs beyond the last place
-            A[i, max(len(A) + 1 - i - int(lengths[0]), 0) :] = 0.0
+        start, own = self._ordering.before[first:stop], 0.5 * p.diagonal()
+        shortest, longest = int(lengths[0]), int(lengths[-1])
+        A = np.zeros((stop - first, len(lengths)))
+        level, slope = np.zeros((2, len(A)))
+        for i in reversed(range(len(A))):
+            more, inside = slice(i + 1, i + longest), slice(i, i + longest)
+            level[more] += p[i, more]
+            if kind == SHIFT:
+                half = own[inside] + level[inside]
+            else:
+                slope[more] += t[i] * p[i, more]
+                height = t[inside] - start[i]
+                half = slope[inside] - start[i] * level[inside]
+                half += height * own[inside]
+                half *= height
+            half = half.cumsum()[shortest - 1 :]
+            np.multiply(half, 2.0, out=A[i, : len(half)])
         return A
-
-
-class _BlockSums:
-    """Sums of a symmetric p, times symmetric weights (given for some of its rows), over the square of each run."""
-
-    def __init__(self, p: Array, lengths: NDArray[np.intp], weights: Callable[[slice], Array] | None = None) -> None:
-        m, longest = len(p), int(lengths[-1])
-        memory = np.zeros((m + 1) * (m + 1) + longest)
-        D = memory[: (m + 1) * (m + 1)].reshape(m + 1, m + 1)
-        for rows in _slices(m, m):
-            q = p[rows] if weights is None else p[rows] * weights(rows)
-            np.cumsum(q, axis=1, out=D[rows.start + 1 : rows.stop + 1, 1:])
-            # Row by row: NumPy's own cumulative sum down the columns takes ten times as long. D is needed from its
-            # diagonal on.
-            for i in range(rows.start, rows.stop):
-                D[i + 1, i:] += D[i, i:]
-        (step,) = memory.strides
-        self._beside = as_strided(memory[lengths[0] :], (m, len(lengths)), ((m + 2) * step, step), writeable=False)
-        self._corner = D.diagonal().copy()
-        self._opposite = _hankel(self._corner, m, lengths)
-
-    def write(self, rows: slice, out: Array) -> Array:
-        """Those of the runs that begin at some places."""
-        np.multiply(self._beside[rows], -2.0, out=out)
-        out += self._opposite[rows]
-        out += self._corner[rows, None]
-        return out
 
 
 def _slices(n: int, width: int) -> Iterator[slice]:
@@ -169,7 +147,9 @@ class _Partial:
         if kind == SHIFT:
             return np.asarray(found)
         found *= self._start[rows]
-        return np.subtract(self._at_stop[1][rows, columns] - self._sums[1][rows, None], found, out=found)
+        along = self._at_stop[1][rows, columns] - self._sums[1][rows, None]
+        along -= found
+        return np.asarray(along)
 
 
 class RunScan:
@@ -251,6 +231,8 @@ class RunScan:
         best, found = -np.inf, Run(SHIFT, 0, 0)
         for kind in kinds:
             for rows, columns in self._blocks(longest) if kind in self._kinds else ():
+                if where is not None and not where[rows, columns].any():
+                    continue
                 s, bound = self._bounds_of_gain(kind, rows, columns)
                 if where is not None:
                     bound[~where[rows, columns]] = -np.inf

@@ -23,7 +23,7 @@ from biasgp.optimize import POLICY, Report, go_on, minimize
 
 
 @dataclass(frozen=True)
-class _SearchPolicy:
+class SearchPolicy:
     """How much work each round of parameters and labels is worth; chosen by benchmarks/accuracy.py and speed.py.
 
     Gains and gaps are of log evidence, in nats: a gain below the tolerance is not worth another evaluation.
@@ -144,7 +144,7 @@ class LabelledLikelihood:
 class Search:
     """The data, the moves on them, and the trace of what was tried."""
 
-    def __init__(self, problem: Problem, policy: _SearchPolicy = _SearchPolicy()) -> None:  # noqa: B008
+    def __init__(self, problem: Problem, policy: SearchPolicy = SearchPolicy()) -> None:  # noqa: B008
         self.problem, self.policy = problem, policy
         self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
         self.bounds = covariance_bounds(problem)
