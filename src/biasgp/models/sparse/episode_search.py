@@ -16,7 +16,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.models.episodes import RAMP, SHIFT, Ordering, Run
+from biasgp.models.episodes import RAMP, SHIFT, STEP, Ordering, Run
 from biasgp.models.run_scan import Ends, RunScan
 from biasgp.models.sparse.average import Moments
 from biasgp.models.sparse.kinds import Labels
@@ -25,8 +25,9 @@ from biasgp.models.sparse.search import Candidate, Search, SearchPolicy, State
 from biasgp.watch import out_of_time
 
 BOTH = (SHIFT, RAMP)
-LARGEST_VOLUME = 5.0
-"""Nats that averaging over the ends of an episode adds to its evidence, at most: a hundred ends that are as likely."""
+LARGEST_VOLUME = {SHIFT: 3.0, STEP: 3.0, RAMP: 5.0}
+"""Nats that averaging over the ends of an episode adds to its evidence, as a rule at most: twenty ends that are as
+likely; a hundred for a ramp, whose start is not seen."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Explanation:
 
     def may_reach(self, evidence: float) -> bool:
         """Whether averaging over ends may bring it to an evidence; that is not worked out where it cannot matter."""
-        return self.evidence + LARGEST_VOLUME * len(self.runs) > evidence
+        return self.evidence + sum(LARGEST_VOLUME[run.kind] for run in self.runs) > evidence
 
     def of_other_kind_than(self, other: Explanation) -> bool:
         """Whether one of the two has drifts and the other has shifts alone."""
@@ -351,6 +352,8 @@ class EpisodeSearch:
                 if np.array_equal(state.labels, best.state.labels):
                     break
                 moved, evidence = self._moved(replace(best, state=replace(state, evidence=-np.inf)), kinds)
+            if any(known.evidence > evidence and not differ(known.runs, moved) for known in self.ended):
+                break
             following = self._fitted(moved, state, rival)
             if following.evidence <= best.evidence + self.policy.min_gain:
                 break
