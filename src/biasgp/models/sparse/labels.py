@@ -195,7 +195,7 @@ class Support:
         """p(labelᵢ = c | the other labels), with the shares integrated out."""
         own = self.labels[rows][:, None] == np.arange(1, self.slab.n_groups + 1)
         counts = self.fixed.counts + self.slab.counts(self.labels) - own
-        return PRIOR.shares(counts, len(self.y) + self.fixed.n - 1)
+        return PRIOR.conditional(counts, len(self.y) + self.fixed.n - 1)
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
