@@ -50,7 +50,7 @@ def with_episodes(
         hunt.none = hunt.completed(hunt.none, complete)
     best, without = hunt.supported(best)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
-        alternatives = tuple((ordering.episode(run),) for run in hunt.possible(hunt.none))
+        alternatives = tuple(tuple(ordering.episode(run) for run in runs) for runs in hunt.almost())
         return replace(finish(hunt.search, hunt.none.state, True)[0], alternatives=alternatives)
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state, False)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.dense import add_outer, factorise
@@ -164,9 +165,16 @@ class Support:
 
     def log_weights(self, rows: Rows = EVERYTHING) -> Array:
         """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1)."""
+        return self._log_joint(rows, self.label_prior(rows))
+
+    def log_predictive(self) -> Array:
+        """log p(yᵢ | the others) of each reading, as of another one: that no other is an outlier rules none out."""
+        return np.asarray(logsumexp(self._log_joint(EVERYTHING, PRIOR.shares(*self._others(EVERYTHING))), axis=1))
+
+    def _log_joint(self, rows: Rows, shares: Array) -> Array:
         residual, variance = self._left_out(rows)
         values = self.fixed.values[rows]
-        return self.slab.log_joint(values, values[:, None] - residual, variance, self.label_prior(rows))
+        return self.slab.log_joint(values, values[:, None] - residual, variance, shares)
 
     def _left_out(self, rows: Rows) -> tuple[Array, Array]:
         """Residual of each reading given the others, and its variance, from f and the group mean of each label.
@@ -193,9 +201,12 @@ class Support:
 
     def label_prior(self, rows: Rows = EVERYTHING) -> Array:
         """p(labelᵢ = c | the other labels), with the shares integrated out."""
+        return PRIOR.conditional(*self._others(rows))
+
+    def _others(self, rows: Rows) -> tuple[Array, int]:
+        """For each of these rows, the number of each group among all other readings; and how many those are."""
         own = self.labels[rows][:, None] == np.arange(1, self.slab.n_groups + 1)
-        counts = self.fixed.counts + self.slab.counts(self.labels) - own
-        return PRIOR.conditional(counts, len(self.y) + self.fixed.n - 1)
+        return self.fixed.counts + self.slab.counts(self.labels) - own, len(self.y) + self.fixed.n - 1
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
@@ -279,11 +290,12 @@ class Support:
     def climb(self, max_moves: int | None = None) -> int:
         """Make the best single move until none raises p(y, labels); returns the number of moves made.
 
-        At most max_moves, by default one per reading.
+        At most max_moves, by default one per reading. The record is one that may have outliers: where it may as well
+        have none, the first of many would have to pay for all of them.
         """
         limit, everyone = len(self.y) if max_moves is None else max_moves, np.arange(len(self.y))
         for moves in range(limit):
-            weights = self.log_weights()
+            weights = self._log_joint(EVERYTHING, PRIOR.shares(*self._others(EVERYTHING)))
             best = weights.argmax(axis=1)
             gain = weights[everyone, best] - weights[everyone, self.labels]
             i = int(gain.argmax())
