@@ -58,12 +58,10 @@ class EpisodePolicy:
     kinds_known_to: float = 8.0
     """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
     not quite linear, and how common they are is not known."""
-    possible_gap: float = 4.5
-    """Nats by which the first episode may fail to pay and still be worth naming."""
     fitted_gap: float = 7.5
     """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
-    fitted. That tells more than the gain before: of 98 records without a fault, none had one within 8 nats, and a third
-    a run that gained as much at the parameters without it."""
+    fitted. That tells more than the gain before they are: of 98 records without a fault, none had such an explanation
+    within 8 nats, and more than a quarter had a run that fell short by less at the parameters without it."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
@@ -277,13 +275,12 @@ class EpisodeSearch:
         )
 
     def possible(self, at: Explanation) -> list[Run]:
-        """Further episodes that almost pay."""
+        """Episodes beside those of an explanation that almost pay."""
         scan = self._scan(replace(at.state, support=None))[0].with_runs(at.runs)
         found: list[Run] = []
         while len(found) < self.policy.max_possible:
             gain, run = scan.best()
-            # The first one has to pay for the record not being faultless.
-            if gain <= -(self.policy.one_more_gap if scan.runs else self.policy.possible_gap):
+            if gain <= -self.policy.one_more_gap:
                 break
             found.append(run)
             scan = scan.with_run(run)
@@ -296,9 +293,9 @@ class EpisodeSearch:
         if near:
             near += [other for other in self.others(near[0]) if other.evidence > least]
         found: list[tuple[Run, ...]] = []
-        for runs in [*(each.runs for each in near), *((run,) for run in self.possible(self.none))]:
-            if all(differ(runs, known) for known in found):
-                found.append(runs)
+        for each in near:
+            if all(differ(each.runs, known) for known in found):
+                found.append(each.runs)
         return found
 
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
