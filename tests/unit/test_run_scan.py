@@ -152,8 +152,8 @@ def test_with_a_run_the_scan_is_that_of_the_covariance_with_it(name, added):
     fresh = RunScan(data.ordering, P, P @ data.y)
     for kind in (SHIFT, RAMP):
         possible = np.isfinite(data.ordering.log_prior[kind])
-        for ours, theirs in zip(scan.statistic(kind), fresh.statistic(kind), strict=True):
-            assert_allclose(ours[possible], theirs[possible], rtol=1e-7, atol=1e-9)
+        ours, theirs = (each.statistic(kind)[possible] for each in (scan, fresh))
+        assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
     again = Run(SHIFT, 8, 11, 1.5)
     both = after + again.variance * np.outer(*2 * [data.column(SHIFT, 8, 11)])
     twice = scan.with_run(again)

@@ -158,6 +158,13 @@ class Ordering:
         return np.asarray(np.add.reduceat(in_order, self._first, axis=0)) if self.n_places < self.n else in_order
 
     @cached_property
+    def longest(self) -> NDArray[np.intp]:
+        """Places of the longest run that begins at each of them; 0 where there is none."""
+        most = (self.prior.longest_share * (self._ends - self._begins)).astype(np.intp)
+        longest = np.minimum(self._ends - np.arange(self.n_places), most)
+        return np.asarray(np.where(self._owner >= 0, longest, 0))
+
+    @cached_property
     def log_prior(self) -> dict[str, Array]:
         """log p(kind, run) but for the rate, by first place and length; −∞ where there can be no such run."""
         prior, m = self.prior, self.n_places
@@ -175,9 +182,7 @@ class Ordering:
             off = float(np.log(prior.off_event))
             ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(at_start | at_end, 0.0, off))
             kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
-        possible = stop <= self._ends[:, None]
-        possible &= length <= prior.longest_share * (self._ends - self._begins)[:, None]
-        possible &= self._owner[:, None] >= 0
+        possible = length <= self.longest[:, None]
         if self.verdict is not None:
             possible &= self._allowed
         found = {kind: np.where(possible, ends - prior.scale_price + price, -np.inf) for kind, price in kinds.items()}

@@ -3,20 +3,22 @@
 With P the inverse of the covariance of the readings, an episode with the column u and the variance V raises the log
 evidence by ½ b²/(A + 1/V) − ½ log(1 + VA), where A = uᵀPu and b = uᵀPy. For u = 1 on a run, A is a block sum of P and b
 a partial sum of Py; for a ramp they are such sums with weights. Cumulative sums give them for all runs in O(N²), and
-another episode in the covariance changes all of them by partial sums of one vector.
+another episode in the covariance changes A of all of them by the squares of partial sums of one vector.
 
-Arrays of runs have the first place for rows and the length for columns.
+Arrays of runs have the first place for rows and the length for columns. They are gone through in blocks of rows that
+stay in the cache: for many readings the whole of them would not, and memory would set the pace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from biasgp._typing import Array, Mask
@@ -31,15 +33,9 @@ LEAST_WEIGHT = 9.0
 MOST_RUNS = 400
 """Ends that are averaged over, at most: as many as two ends that are uncertain by twenty readings each have."""
 ROUNDING = 1e-12
-"""Share of the largest uᵀPu below which one is rounding error."""
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """A = uᵀPu and b = uᵀPy of every run of one kind."""
-
-    A: Array
-    b: Array
+"""Share of the largest entry of P below which uᵀPu is rounding error."""
+BLOCK = 16384
+"""Runs that are looked at together: a handful of arrays of that many numbers stay in a cache of one megabyte."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,96 @@ class _Change:
     variance: Array
 
 
+class _Squares:
+    """A = uᵀPu of every run: of one kind when it is first asked for. Ramps have a slope of 1 here."""
+
+    def __init__(self, ordering: Ordering, P: Array) -> None:
+        self._ordering, self._P = ordering, P
+        self._known: dict[str, Array] = {}
+
+    def __getitem__(self, kind: str) -> Array:
+        if kind not in self._known:
+            self._known[kind] = self._of(kind, 0, self._ordering.n_places, self._ordering.lengths)
+        return self._known[kind]
+
+    def near(self, kind: str, rows: slice, lengths: NDArray[np.intp]) -> Array:
+        """Those of runs that begin at a few places and have the shortest lengths."""
+        if kind in self._known:
+            return self._known[kind][rows, : len(lengths)].copy()
+        stop = min(rows.stop + int(lengths[-1]), self._ordering.n_places)
+        return self._of(kind, rows.start, stop, lengths)[: rows.stop - rows.start]
+
+    @cached_property
+    def _p(self) -> Array:
+        """P between places, whose readings are added up, with rows that are contiguous in memory."""
+        p = self._ordering.summed(self._ordering.summed(self._P).T)
+        return p if p.flags.c_contiguous else p.T
+
+    @cached_property
+    def least(self) -> float:
+        """What cannot be told from rounding error."""
+        return ROUNDING * float(self._P.diagonal().max(initial=1.0))
+
+    def _of(self, kind: str, first: int, stop: int, lengths: NDArray[np.intp]) -> Array:
+        """Of the runs between two places.
+
+        A run that is longer by the place j has 2 Σₐ pₐⱼ + pⱼⱼ more, a over the run before; a ramp has that with
+        weights. The sums over a are known from the runs that begin one place later.
+        """
+        p, t = self._p[first:stop, first:stop], self._ordering.place[first:stop]
+        start, own = self._ordering.before[first:stop], 0.5 * p.diagonal()
+        shortest, longest = int(lengths[0]), int(lengths[-1])
+        A = np.zeros((stop - first, len(lengths)))
+        level, slope = np.zeros((2, len(A)))
+        for i in reversed(range(len(A))):
+            more, inside = slice(i + 1, i + longest), slice(i, i + longest)
+            level[more] += p[i, more]
+            if kind == SHIFT:
+                half = own[inside] + level[inside]
+            else:
+                slope[more] += t[i] * p[i, more]
+                height = t[inside] - start[i]
+                half = slope[inside] - start[i] * level[inside]
+                half += height * own[inside]
+                half *= height
+            half = half.cumsum()[shortest - 1 :]
+            np.multiply(half, 2.0, out=A[i, : len(half)])
+        return A
+
+
+def _slices(n: int, width: int) -> Iterator[slice]:
+    """n rows of so many numbers in blocks."""
+    step = max(BLOCK // max(width, 1), 1)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def _hankel(v: Array, n: int, lengths: NDArray[np.intp]) -> Array:
+    """v[first + length] of n first places, where v has an entry for each place and one more; a view."""
+    padded = np.append(v, np.full(int(lengths[-1]), v[-1]))
+    (step,) = padded.strides
+    return as_strided(padded[lengths[0] :], (n, len(lengths)), (step, step), writeable=False)
+
+
+class _Partial:
+    """Sums of a vector over every run of a kind; weighted along a ramp of slope 1."""
+
+    def __init__(self, ordering: Ordering, values: Array) -> None:
+        v = ordering.summed(values)
+        m, lengths = ordering.n_places, ordering.lengths
+        self._start = ordering.before[:, None]
+        self._sums = [np.concatenate([[0.0], each.cumsum()]) for each in (v, ordering.place * v)]
+        self._at_stop = [_hankel(each, m, lengths) for each in self._sums]
+
+    def __call__(self, kind: str, rows: slice, columns: slice) -> Array:
+        found = self._at_stop[0][rows, columns] - self._sums[0][rows, None]
+        if kind == SHIFT:
+            return np.asarray(found)
+        found *= self._start[rows]
+        along = self._at_stop[1][rows, columns] - self._sums[1][rows, None]
+        along -= found
+        return np.asarray(along)
+
+
 class RunScan:
     """Every run of the kinds `kinds`, for readings y whose covariance has the inverse P.
 
@@ -76,49 +162,20 @@ class RunScan:
         self.ordering, self.log_evidence = ordering, 0.0
         self.runs: tuple[Run, ...] = ()
         self._P, self._Py, self._added = P, Py, np.zeros((len(P), 0))
-        self._start = ordering.before[:, None]
-        width = self._hankel(np.append(0.0, ordering.place)) - self._start
-        # Runs beyond the end of a series have a prior of zero, whatever their width.
-        self._width = np.where(width > 0.0, width, 1.0)
-        p, a = ordering.summed(ordering.summed(P).T), ordering.summed(Py)
-        t = ordering.place
-        sums = _Sums(self._blocks(p), self._partial(a))
-        self._sums = {SHIFT: sums} if SHIFT in kinds else {}
-        if RAMP in kinds and ordering.lengths[-1] >= ordering.prior.shortest_ramp:
-            mixed, start = self._blocks(0.5 * (t[:, None] + t) * p), self._start
-            A = self._blocks(t[:, None] * p * t) - 2.0 * start * mixed + start**2 * sums.A
-            b = self._partial(t * a) - start * sums.b
-            self._sums[RAMP] = _Sums(A / self._width**2, b / self._width)
+        ramps = ordering.lengths[-1] >= ordering.prior.shortest_ramp
+        self._kinds = tuple(kind for kind in kinds if kind == SHIFT or ramps)
+        self._squares, self._changes = _Squares(ordering, P), ()  # type: tuple[_Squares, tuple[_Partial, ...]]
+        self._products = _Partial(ordering, Py)
 
-    def _hankel(self, v: Array) -> Array:
-        """v[first + length] for all runs, of v with one entry per place and one more; a view."""
-        lengths = self.ordering.lengths
-        padded = np.append(v, np.full(lengths[-1], v[-1]))
-        (step,) = padded.strides
-        return as_strided(padded[lengths[0] :], (self.ordering.n_places, len(lengths)), (step, step), writeable=False)
-
-    def _blocks(self, q: Array) -> Array:
-        """Sums of a symmetric q over the square of each run."""
-        m, lengths = len(q), self.ordering.lengths
-        D = np.zeros((m + 1, m + 1 + int(lengths[-1])))
-        inner = D[1:, 1 : m + 1]
-        np.cumsum(q, axis=1, out=inner)
-        # Row by row: NumPy's own cumulative sum down the columns takes ten times as long.
-        for above, row in pairwise(inner):
-            row += above
-        down, right = D.strides
-        beside = as_strided(D[:, lengths[0] :], (m, len(lengths)), (down + right, right), writeable=False)
-        corner = D.diagonal()[: m + 1].copy()
-        total = -2.0 * beside
-        total += self._hankel(corner)
-        total += corner[:m, None]
-        total[np.arange(m)[:, None] + lengths > m] = 0.0
-        return np.asarray(total)
-
-    def _partial(self, v: Array) -> Array:
-        """Sums of v over each run."""
-        total = np.concatenate([[0.0], v.cumsum()])
-        return np.asarray(self._hankel(total) - total[:-1, None])
+    def _of_block(self, kind: str, rows: slice, columns: slice, squares: Array) -> tuple[Array, Array]:
+        """A and b of some runs; `squares` are uᵀPu of these without the added episodes."""
+        A = squares if not self._changes else squares.copy()
+        for change in self._changes:
+            along = change(kind, rows, columns)
+            along *= along
+            A -= along
+        # One that is rounding error has no effect on anything.
+        return np.maximum(A, self._squares.least), self._products(kind, rows, columns)
 
     def inverse(self) -> tuple[Array, Array]:
         """P and Py with the added episodes in the covariance."""
@@ -137,16 +194,11 @@ class RunScan:
         found = copy(self)
         found.runs = (*self.runs, run)
         found.log_evidence = self.log_evidence + 0.5 * b**2 * shrink - 0.5 * float(np.log1p(run.variance * A))
-        found._added = np.column_stack([self._added, np.sqrt(shrink) * Pu])
+        column = np.sqrt(shrink) * Pu
+        found._added = np.column_stack([self._added, column])
         found._Py = self._Py - shrink * b * Pu
-        q = self.ordering.summed(Pu)
-        shift = self._partial(q)
-        found._sums = {}
-        for kind, sums in self._sums.items():
-            along = shift
-            if kind == RAMP:
-                along = (self._partial(self.ordering.place * q) - self._start * shift) / self._width
-            found._sums[kind] = _Sums(sums.A - shrink * along**2, sums.b - (shrink * b) * along)
+        found._changes = (*self._changes, _Partial(self.ordering, column))
+        found._products = _Partial(self.ordering, found._Py)
         return found
 
     def with_runs(self, runs: Sequence[Run]) -> RunScan:
@@ -163,45 +215,70 @@ class RunScan:
         signal = max(b**2 / A - 1.0, LEAST_SIGNAL) / A if A > 0.0 else 0.0
         return replace(run, variance=min(max(signal, 1.0 / LARGEST_VARIANCE), LARGEST_VARIANCE))
 
-    def statistic(self, kind: str) -> tuple[Array, Array]:
-        """b²/A of every run of a kind, and its A. With V at its best, 1 + VA is this statistic, where it exceeds 1."""
-        sums = self._sums[kind]
-        usable = ROUNDING * float(sums.A.max(initial=1.0)) < sums.A
-        return np.divide(sums.b**2, sums.A, out=np.zeros_like(sums.A), where=usable), sums.A
-
-    def gains(self, kind: str) -> Array:
-        """What each run of a kind would do to the log evidence, its own prior included but for the rate."""
-        s, _ = self.statistic(kind)
-        gain = np.maximum(s, 1.0)
-        gain -= 1.0 + np.log(gain)
-        gain *= 0.5
-        gain += self.ordering.log_prior[kind]
-        gain[s <= 1.0] = -np.inf
-        return np.asarray(gain)
+    def statistic(self, kind: str) -> Array:
+        """b²/A of every run of a kind. With V at its best, 1 + VA is this statistic, where it exceeds 1."""
+        rows, columns = slice(0, self.ordering.n_places), slice(0, len(self.ordering.lengths))
+        A, b = self._of_block(kind, rows, columns, self._squares[kind])
+        return np.asarray(b**2 / A)
 
     def best(self, kinds: tuple[str, ...] = (SHIFT, RAMP), where: Mask | None = None) -> tuple[float, Run]:
         """The episode that raises the log evidence most, its price paid; among those of a mask of runs, if given.
 
         A sensor has one fault at a time: without a mask, episodes do not overlap.
         """
+        longest = self._longest_apart() if where is None else self.ordering.longest
+        shortest, cut = int(self.ordering.lengths[0]), longest < self.ordering.longest
         best, found = -np.inf, Run(SHIFT, 0, 0)
-        possible = self.apart() if where is None else where
         for kind in kinds:
-            if kind in self._sums:
-                gain = self.gains(kind)
-                gain[~possible] = -np.inf
-                at = int(gain.argmax())
-                if gain.flat[at] > best:
-                    best, found = float(gain.flat[at]), self.run_at(kind, at)
-        return best + self.price(), found
+            for rows, columns in self._blocks(longest) if kind in self._kinds else ():
+                if where is not None and not where[rows, columns].any():
+                    continue
+                s, bound = self._bounds_of_gain(kind, rows, columns)
+                if where is not None:
+                    bound[~where[rows, columns]] = -np.inf
+                for i in np.flatnonzero(cut[rows]).tolist():
+                    bound[i, max(int(longest[rows.start + i]) + 1 - shortest, 0) :] = -np.inf
+                # The logarithm is taken of the few that may be the best.
+                prior, top = self.ordering.log_prior[kind][rows, columns], divmod(int(bound.argmax()), bound.shape[1])
+                if bound[top] > best:
+                    near = np.nonzero(bound >= max(best, float(_gain(s[top], prior[top]))))
+                    gains = _gain(s[near], prior[near])
+                    at = int(gains.argmax())
+                    if gains[at] > best:
+                        first = rows.start + int(near[0][at])
+                        best, found = float(gains[at]), Run(kind, first, first + shortest + int(near[1][at]))
+        return best + self.price(), self._with_variance(found) if best > -np.inf else found
 
-    def run_at(self, kind: str, at: int) -> Run:
-        """The run of a kind by its place in the flattened arrays, with its best variance."""
-        row, column = divmod(at, len(self.ordering.lengths))
-        first, stop = row, row + int(self.ordering.lengths[column])
-        A, b = float(self._sums[kind].A[row, column]), float(self._sums[kind].b[row, column])
+    def _bounds_of_gain(self, kind: str, rows: slice, columns: slice) -> tuple[Array, Array]:
+        """b²/A of some runs, and what their gains are less than, within rounding."""
+        A, s = self._of_block(kind, rows, columns, self._squares[kind][rows, columns])
+        s *= s
+        s /= A
+        bound = np.multiply(s, 0.5, out=A)
+        bound += self.ordering.log_prior[kind][rows, columns]
+        return s, bound
+
+    def _blocks(self, longest: NDArray[np.intp]) -> Iterator[tuple[slice, slice]]:
+        """Rows and columns of runs at most so long, from each first place on, in blocks."""
+        for rows in _slices(self.ordering.n_places, len(self.ordering.lengths)):
+            width = int(longest[rows].max()) + 1 - int(self.ordering.lengths[0])
+            if width > 0:
+                yield rows, slice(0, width)
+
+    def _with_variance(self, run: Run) -> Run:
+        """A run as it was found, by the name of its kind and with its best variance."""
+        A, b = self._of(run)
         V = max(b**2 / A - 1.0, LEAST_SIGNAL) / A
-        return Run(self.ordering.named(kind, first, stop), first, stop, min(V, LARGEST_VARIANCE))
+        kind = self.ordering.named(run.kind, run.first, run.stop)
+        return replace(run, kind=kind, variance=min(V, LARGEST_VARIANCE))
+
+    def _of(self, run: Run) -> tuple[float, float]:
+        """A and b of a run."""
+        u = self.ordering.columns([run])[:, 0]
+        inside = np.flatnonzero(u)
+        v = u[inside]
+        A = float(v @ self._P[np.ix_(inside, inside)] @ v) - float(np.sum((self._added[inside].T @ v) ** 2))
+        return max(A, self._squares.least), float(v @ self._Py[inside])
 
     def price(self) -> float:
         """What the rate of episodes costs for one more."""
@@ -214,24 +291,32 @@ class RunScan:
         All runs of its kind that share more than half of the readings of the longer of the two with it, weighted by
         evidence.
         """
-        ordering, kind = self.ordering, _scanned(run.kind)
-        first, length = np.arange(ordering.n_places)[:, None], ordering.lengths
-        shared = np.minimum(first + length, run.stop) - np.maximum(first, run.first)
-        likewise = self.apart() & (2 * shared > np.maximum(length, run.stop - run.first))
+        ordering, kind, size = self.ordering, _scanned(run.kind), run.stop - run.first
+        # None of them is twice as long, so that they begin at most one length earlier.
+        rows, columns = slice(max(run.first - size, 0), run.stop), slice(0, 2 * size - int(ordering.lengths[0]))
+        length = ordering.lengths[columns]
+        columns = slice(0, len(length))
+        first = np.arange(rows.start, rows.stop)[:, None]
+        A, b = self._of_block(kind, rows, columns, self._squares.near(kind, rows, length))
+        gains = _gain(b**2 / A, ordering.log_prior[kind][rows, columns])
+        own = float(gains[run.first - rows.start, size - length[0]])
         if ordering.verdict is not None:
-            likewise &= ordering.covering(run)
-        same = np.flatnonzero(likewise)
-        gains = self.gains(kind)
-        own, gains = float(gains[run.first, run.stop - run.first - length[0]]), gains.flat[same]
+            gains = np.where(ordering.covering(run)[rows, columns], gains, -np.inf)
         if own == -np.inf:
             # Its readings no longer support it, whatever its ends.
             return Ends(0.0, (ordering.columns([run]) > 0.0)[:, 0].astype(float), *self._amplitude(run))
+        shared = np.minimum(first + length, run.stop) - np.maximum(first, run.first)
+        same = (length <= self._longest_apart()[rows, None]) & (2 * shared > np.maximum(length, size))
+        gains = np.where(same, gains, -np.inf).ravel()
         likely = np.flatnonzero(gains > gains.max() - LEAST_WEIGHT)
         likely = likely[np.argsort(-gains[likely], kind="stable")[:MOST_RUNS]]
         weights = softmax(gains[likely])
-        runs = [self.run_at(kind, at) for at in same[likely].tolist()]
-        U = ordering.columns(runs)
-        A, b = np.array([self._of(each) for each in runs]).T
+        begins, lasts = np.divmod(likely, len(length))
+        begins, stops = begins + rows.start, begins + rows.start + length[lasts]
+        U = ordering.columns([Run(kind, a, b) for a, b in zip(begins.tolist(), stops.tolist(), strict=True)])
+        # A ramp that ends at 1 has another slope.
+        slope = 1.0 / (ordering.place[stops - 1] - ordering.before[begins]) if kind == RAMP else np.ones(len(likely))
+        A, b = A.flat[likely] * slope**2, b.flat[likely] * slope
         # The amplitude given the run, with V at its best.
         kept = 1.0 - A / np.maximum(b**2, A)
         amplitude, variance = kept * b / A, kept / A
@@ -254,18 +339,16 @@ class RunScan:
         variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - column[:, 0] ** 2
         return _Change(-self._times(bias), before @ before.T - after @ after.T, bias, variance)
 
-    def _of(self, run: Run) -> tuple[float, float]:
-        """A and b of a run."""
-        sums, at = self._sums[_scanned(run.kind)], run.stop - run.first - self.ordering.lengths[0]
-        return float(sums.A[run.first, at]), float(sums.b[run.first, at])
-
     def apart(self) -> Mask:
         """Runs that do not overlap those in the covariance."""
-        first, m = np.arange(self.ordering.n_places), self.ordering.n_places
-        longest = np.full(m, m)
+        return np.asarray(self.ordering.lengths <= self._longest_apart()[:, None])
+
+    def _longest_apart(self) -> NDArray[np.intp]:
+        """Of the runs that begin at each place and do not overlap those in the covariance."""
+        first, longest = np.arange(self.ordering.n_places), self.ordering.longest
         for run in self.runs:
             longest = np.where(first < run.stop, np.minimum(longest, np.maximum(run.first - first, 0)), longest)
-        return np.asarray(self.ordering.lengths <= longest[:, None])
+        return longest
 
     def within(self, run: Run) -> Mask:
         """Runs that leave readings of a run on both sides."""
@@ -288,3 +371,9 @@ class RunScan:
 def _scanned(kind: str) -> str:
     """The kind of the arrays in which a run is found: a step is a shift."""
     return SHIFT if kind == STEP else kind
+
+
+def _gain(s: Array, log_prior: Array) -> Array:
+    """What runs with given b²/A, with V at its best, do to the log evidence, their prior but for the rate included."""
+    above = np.maximum(s, 1.0)
+    return np.asarray(np.where(s > 1.0, 0.5 * (above - 1.0 - np.log(above)) + log_prior, -np.inf))

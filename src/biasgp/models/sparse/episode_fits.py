@@ -16,7 +16,8 @@ from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
-from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch, Explanation, differ
+from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch
+from biasgp.models.sparse.explanations import Explanation, differ
 from biasgp.models.sparse.search import Known, Search, SparseBiasFit, State
 
 _WithRows = TypeVar("_WithRows", Episode, Finding)
@@ -43,7 +44,7 @@ def with_episodes(
     else:
         best, without, others = _searched(hunt, begin)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
-        alternatives = tuple((ordering.episode(run),) for run in hunt.possible(hunt.none))
+        alternatives = tuple(tuple(ordering.episode(run) for run in runs) for runs in hunt.almost())
         found, state = finish(hunt.search, hunt.none.state, True)
         return replace(found, alternatives=alternatives, known=_known(found, [replace(hunt.none, state=state)]))
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]

@@ -23,7 +23,7 @@ from biasgp.optimize import POLICY, Report, go_on, minimize
 
 
 @dataclass(frozen=True)
-class _SearchPolicy:
+class SearchPolicy:
     """How much work each round of parameters and labels is worth; chosen by benchmarks/accuracy.py and speed.py.
 
     Gains and gaps are of log evidence, in nats: a gain below the tolerance is not worth another evaluation.
@@ -40,6 +40,9 @@ class _SearchPolicy:
     """A search that comes to the labels of the best state is given up unless it is ahead by more."""
     hopeless_gap: float = 20.0
     """A search this far behind the best known state is given up."""
+    few_flags: int = 5
+    """Flagged readings, at most, for which the end of a search is compared with no outlier at all: more would not be
+    there if that were better."""
     rival_gap: float = 3.0
     rival_difference: float = 0.2
     rival_flags: int = 20
@@ -48,7 +51,7 @@ class _SearchPolicy:
     rounds_after_verdicts: int = 2
     """From where an earlier fit ended; the best then converges (benchmarks/verdicts.py)."""
 
-    def quick(self, max_rounds: int) -> _SearchPolicy:
+    def quick(self, max_rounds: int) -> SearchPolicy:
         """The same with few rounds, which end as those of a rival do."""
         iterations, tolerance = self.round_iterations, self.rival_tolerance
         return replace(self, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
@@ -181,7 +184,7 @@ class LabelledLikelihood:
 class Search:
     """The data, the moves on them, and the trace of what was tried."""
 
-    def __init__(self, problem: Problem, policy: _SearchPolicy = _SearchPolicy()) -> None:  # noqa: B008
+    def __init__(self, problem: Problem, policy: SearchPolicy = SearchPolicy()) -> None:  # noqa: B008
         self.problem, self.policy = problem, policy
         self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
         self.bounds = covariance_bounds(problem)
@@ -274,6 +277,10 @@ class Search:
         same = np.array_equal(at.x, state.x) and at.slab == state.slab
         support = self.support(state if same else at)
         support.climb()
+        if 0 < int((support.labels > 0).sum()) <= self.policy.few_flags:
+            # A record of which none is an outlier.
+            spotless = self.support(replace(at, labels=np.zeros_like(support.labels), support=None))
+            support = max(support, spotless, key=lambda each: self.evidence(each, at.x))
         labels, report = support.labels.copy(), report.first(len(at.x))
         evidence = self.record("final", support, at.x)
         return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
