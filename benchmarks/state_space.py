@@ -51,13 +51,13 @@ def signal(n: int, length: float, rng: np.random.Generator) -> np.ndarray:
     kernel = Matern32(length_scale=length, variance=1.0).bind(np.arange(3.0)[:, None])
     form = kernel.state_space(1)
     (A,), (Q,) = form.move(np.ones(1))
-    pushes = rng.standard_normal((n, 2)) @ np.linalg.cholesky(Q).T
-    state, f = rng.standard_normal(2), np.empty(n)
+    pushes, f = rng.standard_normal((n, 2)) @ np.linalg.cholesky(Q).T, np.empty(n)
     (a, b), (c, d) = A.tolist()
-    x, v = state.tolist()
-    for t, (p, q) in enumerate(pushes.tolist()):
-        x, v = a * x + b * v + p, c * x + d * v + q
-        f[t] = x
+    x, v = rng.standard_normal(2).tolist()
+    for start in range(0, n, 10_000):  # few numbers as objects at a time: they are ten times as large
+        for t, (p, q) in enumerate(pushes[start : start + 10_000].tolist(), start):
+            x, v = a * x + b * v + p, c * x + d * v + q
+            f[t] = x
     return f
 
 

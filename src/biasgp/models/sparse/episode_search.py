@@ -54,7 +54,7 @@ class EpisodePolicy:
     kinds_known_to: float = 8.0
     """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
     not quite linear, and how common they are is not known."""
-    fitted_gap: float = 7.5
+    fitted_gap: float = 5.0
     """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
     fitted. That tells more than the gain before they are: of 98 records without a fault, none had such an explanation
     within 8 nats, and more than a quarter had a run that fell short by less at the parameters without it."""
