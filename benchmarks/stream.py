@@ -58,7 +58,7 @@ def _walk(A: np.ndarray, root: np.ndarray, start: np.ndarray, noise: np.ndarray)
     return f
 
 
-def simulate(n: int, seed: int, one_sided: bool) -> Record:
+def simulate(n: int, seed: int, one_sided: bool, lasts: int = LASTS) -> Record:
     """A record of n readings; outliers are 10 σ too high, or N(0, (10 σ)²)."""
     rng = np.random.default_rng(seed)
     kernel = Matern32(variance=1.0, length_scale=LENGTH).bind(np.arange(2.0)[:, None])
@@ -69,9 +69,9 @@ def simulate(n: int, seed: int, one_sided: bool) -> Record:
     y = f + SIGMA * rng.standard_normal(n)
     y += outlier * 10.0 * SIGMA * (1.0 if one_sided else rng.standard_normal(n))
     shifted = np.zeros(n, dtype=bool)
-    if n > FITTED + 2 * LASTS:
+    if n > FITTED + 2 * LASTS and lasts:
         begin = int(rng.integers(FITTED + LASTS // 2, n - 3 * LASTS // 2))
-        shifted[begin : begin + LASTS] = True
+        shifted[begin : begin + lasts] = True
     return Record(np.arange(float(n)), y + SHIFT * SIGMA * shifted, f, outlier, shifted)
 
 
@@ -112,9 +112,10 @@ def speed(n: int) -> None:
 
 
 def agreement(n: int) -> None:
-    for one_sided in (True, False):
-        for seed in range(3):
-            record = simulate(FITTED + n, seed, one_sided)
+    # A fit of many readings looks for episodes in windows of 500: longer ones than this a stream finds alone.
+    for one_sided, lasts in ((True, 0), (True, 100), (False, 0), (False, 100)):
+        for seed in range(2):
+            record = simulate(FITTED + n, seed, one_sided, lasts)
             rest = record.part(slice(FITTED, None))
             settled = fitted(record.part(slice(FITTED))).stream().push(rest.t, rest.y).settled
             fresh = fitted(record)
@@ -125,7 +126,7 @@ def agreement(n: int) -> None:
                 f"{name} {(mask & bad).sum() / max(mask.sum(), 1):.4f}, {(mask & bad).sum() / bad.sum():.4f}"
                 for name, mask in (("stream", mine), ("fresh fit", others))
             )
-            kind = "one-sided" if one_sided else "two-sided"
+            kind = f"{'one' if one_sided else 'two'}-sided, shift of {lasts}"
             print(
                 f"{kind}, seed {seed}: agreement {np.mean(mine == others):.4f}; precision, recall: {found}", flush=True
             )
@@ -240,7 +241,7 @@ def peers(n: int) -> None:
                 print(f"  ÷ {name}: {ratio.mean():.3f}, at most {ratio.max():.3f}", flush=True)
 
 
-PARTS = {"speed": (speed, 200_000), "agreement": (agreement, 10_000), "peers": (peers, 5000)}
+PARTS = {"speed": (speed, 200_000), "agreement": (agreement, 5000), "peers": (peers, 5000)}
 
 
 def main() -> None:

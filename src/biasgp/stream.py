@@ -261,7 +261,7 @@ class Stream:
         kept = _Memory(memory, last.X.shape[1])
         numbers = np.arange(-len(last.y), 0, dtype=np.int64)
         kept.add(numbers, last.y, last.known, last.X)
-        live, units = _begun(model, last, numbers, columns, lag)
+        live, units = _begun(model, numbers, columns, lag, min(lag, len(last.y)))
         return cls(live, units, _unfitted(model, live.column), kept, late)
 
     @property
@@ -325,12 +325,15 @@ class Stream:
 
         Settled verdicts stay; those that are pending are made anew.
         """
-        rows = self._memory.rows
-        rows = rows[rows[:, 1] == rows[:, 1]]
-        numbers, y, known, X = rows[:, 0].astype(np.int64), rows[:, 1], rows[:, 2], rows[:, 3:]
-        model = clone(self._estimator).fit(X, y, known)
-        last = _last_of(model)
-        live, units = _begun(model, last, numbers[last.rows], self._units.columns, self.lag)
+        rows = self._memory.rows.copy()
+        there = rows[:, 1] == rows[:, 1]
+        used, pending = rows[there], self._live.open_verdicts()
+        model = clone(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
+        numbers = used[:, 0].astype(np.int64)[_last_of(model).rows]
+        n_open = int(np.isfinite(pending[:, core.RAW]).sum())
+        live, units = _begun(model, numbers, self._units.columns, self.lag, n_open)
+        missing = rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])]
+        live.push(units.readings(missing[:, 0].astype(np.int64), missing[:, 3:], missing[:, 1], missing[:, 2]))
         self._live, self._units, self._estimator = live, units, _unfitted(model, live.column)
         return self
 
@@ -378,16 +381,17 @@ def _unfitted(model: LargeGP, column: int) -> LargeGP:
 
 
 def _begun(
-    model: LargeGP, last: LastReadings, numbers: NDArray[np.int64], columns: InputColumns, lag: int
+    model: LargeGP, numbers: NDArray[np.int64], columns: InputColumns, lag: int, n_open: int
 ) -> tuple[LiveFilter, _Units]:
-    """The filter after the last readings of a fit, the very last of them open."""
+    """The filter after the last readings of a fit, which have these numbers, with so many of them open."""
+    last = _last_of(model)
     kinds: tuple[Kind, ...] = ()
     if isinstance(model, SparseBiasGP):
         kinds = kinds_of(model.groups_, model.replaced_, len(model.outlier_mask_))
     live = LiveFilter(model._posterior.kernel, last.X.shape[1], kinds, lag)
     units = _Units(model._scaling, model._scaled_noise_variance, columns, live.column)
     readings = units.readings(numbers, last.X, last.y, last.known)
-    cut, step = max(len(last.y) - lag, 0), _open_step(model, last)
+    cut, step = len(last.y) - n_open, _open_step(model, last)
     if step is not None:
         cut = min(cut, step[0])
     live.begin_after(*_before(model, last, readings, cut))

@@ -259,7 +259,7 @@ def advance(coming: Any, W: Any, base: Any, counts: Any, given: Any, out: Any) -
     groups, rules, unit = given
     s, S = len(unit), len(unit) + 1
     arrivals, settled = out
-    w, AP, smooth, filtered = np.zeros(S), np.zeros((s, S)), np.zeros((1, 4)), np.zeros(4)
+    w, AP, smooth, filtered = np.zeros(S), np.zeros((5 + 2 * S, S)), np.zeros((1, 4)), np.zeros(4)
     scratch, done = (w, AP, unit), 0
     for k in range(len(coming.facts)):
         first, count = counts[FIRST], counts[COUNT]
@@ -306,7 +306,7 @@ def look(W: Any, counts: Any, given: Any, out: Any) -> None:
     groups, rules, unit = given
     first, count = counts[FIRST], counts[COUNT]
     smooth = np.zeros((count, 4))
-    scratch = (np.zeros(len(unit) + 1), np.zeros((len(unit), len(unit) + 1)), unit)
+    scratch = (np.zeros(len(unit) + 1), np.zeros((5 + 2 * (len(unit) + 1), len(unit) + 1)), unit)
     backward(W, groups, rules, (first, first + count), smooth, scratch)
     for k in range(count):
         _told(W, groups, first + k, smooth[k], out[k])

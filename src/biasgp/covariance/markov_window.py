@@ -177,15 +177,16 @@ def learnt(before: Any, reading: Any, w: Any, after: Any, unit: Any) -> None:
     m, P = before
     h, inside, v, F, R = reading
     mean, covariance = after
+    precision = 1.0 / F
     for i in range(S):
-        gain, total = w[i] / F, 0.0
+        gain, total = w[i] * precision, 0.0
         mean[i] = m[i] + gain * v
         for j in range(s):
             total += (P[i, j] - gain * w[j]) * h[j]
         if inside:
             total += P[i, s] - gain * w[s]
         for j in range(i + 1):
-            other = w[j] / F
+            other = w[j] * precision
             value = P[i, j] - gain * w[j] - total * other + R * gain * other
             covariance[i, j] = value
             covariance[j, i] = value
@@ -240,28 +241,40 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
     `smooth`: mean and variance of f, and of a, at the first readings given all of the window, a row each.
     """
     first, stop = span
-    w, _, unit = scratch
+    # Places in whole arrays: each row of one that has a name costs as much as the arithmetic.
+    facts, hs, gaps, means, covs = W
+    w, room, unit = scratch
     s, S = len(unit), len(unit) + 1
-    r, N, K, n = np.zeros(S), np.zeros((S, S)), np.zeros(S), np.zeros(S)
-    B, turned, full = np.zeros((S, S)), np.zeros(S), np.zeros(S)
+    r, K, n, turned, full, N, B = room[0], room[1], room[2], room[3], room[4], room[5 : 5 + S], room[5 + S : 5 + 2 * S]
+    for i in range(S):
+        r[i] = 0.0
+        for j in range(S):
+            N[i, j] = 0.0
     wrong = -1
     for t in range(stop - 1, first - 1, -1):
-        fact, h, m, P = W.facts[t], W.h[t], W.means[t, BEFORE], W.covs[t, BEFORE]
-        F, R, there = fact[SPREAD], fact[NOISE], fact[NOISE] != np.inf
-        expected, spread = seen(m, P, h, fact[EPISODE] > 0.0, w, unit)
-        if fact[FLAG] > 0.0 or not there:
+        F, R, there = facts[t, SPREAD], facts[t, NOISE], facts[t, NOISE] != np.inf
+        expected, spread, inside = 0.0, 0.0, facts[t, EPISODE]
+        for i in range(S):
+            full[i] = hs[t, i] if i < s else inside
+            total = covs[t, BEFORE, i, s] * inside
+            for j in range(s):
+                total += covs[t, BEFORE, i, j] * hs[t, j]
+            w[i] = total
+            expected += full[i] * means[t, BEFORE, i]
+            spread += full[i] * total
+        if facts[t, FLAG] > 0.0 or not there:
             for i in range(S):
                 expected += w[i] * r[i]
                 total = 0.0
                 for j in range(S):
                     total += N[i, j] * w[j]
                 spread -= w[i] * total
-            fact[EXPECTED], fact[UNSURE] = expected, max(spread, 0.0) + R
+            facts[t, EXPECTED], facts[t, UNSURE] = expected, max(spread, 0.0) + R
         else:
-            own, weight = fact[RESIDUAL] / F, 1.0 / F
+            weight = 1.0 / F
+            own, precision = facts[t, RESIDUAL] * weight, weight
             for i in range(S):
-                full[i] = h[i] if i < s else fact[EPISODE]
-                K[i] = w[i] / F
+                K[i] = w[i] * precision
                 own -= K[i] * r[i]
             for i in range(S):
                 total = 0.0
@@ -269,7 +282,7 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
                     total += N[i, j] * K[j]
                 n[i] = total
                 weight += K[i] * total
-            fact[EXPECTED], fact[UNSURE] = fact[VALUE] - own / weight, 1.0 / weight
+            facts[t, EXPECTED], facts[t, UNSURE] = facts[t, VALUE] - own / weight, 1.0 / weight
             for i in range(S):
                 r[i] += full[i] * own
                 total = 0.0
@@ -279,25 +292,24 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
                 turned[i] = total
             for i in range(S):
                 for j in range(i + 1):
-                    part = B[i, j] - turned[i] * full[j] + full[i] * full[j] / F
+                    part = B[i, j] - turned[i] * full[j] + full[i] * full[j] * precision
                     N[i, j] = part
                     N[j, i] = part
         if there and len(groups):
-            off = fact[VALUE] - fact[EXPECTED]
-            told = t == first or t == stop - 1 or len(smooth) > 1 or fact[FLAG] > 0.0
-            if told or off * off > rules[SAFE] * fact[UNSURE]:
-                clean, out = log_joint(fact[VALUE], fact[EXPECTED], fact[UNSURE], groups, rules[CLEAN])
-                fact[ODDS] = out - clean
-                if (out > clean) != (fact[FLAG] > 0.0):
+            off = facts[t, VALUE] - facts[t, EXPECTED]
+            told = t == first or t == stop - 1 or len(smooth) > 1 or facts[t, FLAG] > 0.0
+            if told or off * off > rules[SAFE] * facts[t, UNSURE]:
+                clean, out = log_joint(facts[t, VALUE], facts[t, EXPECTED], facts[t, UNSURE], groups, rules[CLEAN])
+                facts[t, ODDS] = out - clean
+                if (out > clean) != (facts[t, FLAG] > 0.0):
                     wrong = t
             else:
-                fact[ODDS] = -1.0  # clean, however much so
+                facts[t, ODDS] = -1.0  # clean, however much so
         if t - first < len(smooth):
-            smoothed(m, P, h, (r, N, turned), smooth[t - first], unit)
+            smoothed(means[t, BEFORE], covs[t, BEFORE], hs[t], (r, N, turned), smooth[t - first], unit)
         if t == first:
             break
-        a = W.gaps[t, 0]
-        if fact[DRAWN] > 0.0:  # what was a before is another amplitude
+        if facts[t, DRAWN] > 0.0:  # what was a before is another amplitude
             r[s] = 0.0
             for i in range(S):
                 N[i, s] = 0.0
@@ -305,7 +317,7 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
         for i in range(s):
             total = 0.0
             for k in range(s):
-                total += a[k, i] * r[k]
+                total += gaps[t, 0, k, i] * r[k]
             turned[i] = total
         for i in range(s):
             r[i] = turned[i]
@@ -313,13 +325,13 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
             for j in range(s):
                 part = 0.0
                 for k in range(s):
-                    part += N[i, k] * a[k, j]
+                    part += N[i, k] * gaps[t, 0, k, j]
                 B[i, j] = part
         for i in range(s):
             for j in range(i + 1):
                 part = 0.0
                 for k in range(s):
-                    part += a[k, i] * B[k, j]
+                    part += gaps[t, 0, k, i] * B[k, j]
                 N[i, j] = part
                 N[j, i] = part
             N[s, i] = B[s, i]
