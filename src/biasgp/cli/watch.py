@@ -87,7 +87,7 @@ def watch(
     with ExitStack() as held:
         files.hold(held, force=force)
         with working("Loading the model"):
-            run = _run(files, read, settings, _Manner(follow, rotated, skip_bad_rows))
+            run = _run(files, read, settings, _Manner(follow, rotated, skip_bad_rows), held)
         _go(run, lives=follow or table == "-")
 
 
@@ -129,7 +129,7 @@ class _Files:
             )
 
 
-def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Manner) -> Run:
+def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Manner, held: ExitStack) -> Run:
     """The run that a command asks for, where an earlier one ended if there was one."""
     from biasgp.cli.watch_lines import READING, SETTLED, LogFile, Terminal, VerdictLines
     from biasgp.cli.watch_run import Reading, Run, saving
@@ -143,10 +143,12 @@ def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Ma
         source = Pipe(sys.stdin.buffer, saved)
     else:
         source = GrowingFile(Path(files.table), saved, follow=manner.follow, rotated=manner.rotated)
+    held.callback(source.close)
     reading = Reading.of(source.name, read, needs)
     which = settings["--events"]
     lines = VerdictLines(needs.features[0], settings["--format"] == "csv", which != SETTLED, which != READING)
     sink = Terminal(written) if files.out is None else LogFile(files.out, written)
+    held.callback(sink.close)
     run = Run(stream, source, reading, lines, sink, saving(files.state, settings), manner.skip)
     if state is None:
         run.keep(run)  # before there is any output, so that what there is always has a state

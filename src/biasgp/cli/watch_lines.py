@@ -136,6 +136,9 @@ class Sink(Protocol):
     def sync(self) -> None:
         """Return when they are on the disk."""
 
+    def close(self) -> None:
+        """No more lines come."""
+
 
 class Terminal:
     """Standard output, at once."""
@@ -150,6 +153,9 @@ class Terminal:
 
     def sync(self) -> None:
         sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        pass
 
 
 class LogFile:
@@ -170,6 +176,7 @@ class LogFile:
                 raise WrongUseError(f"{str(path)!r} cannot be written: {error.strerror or error}.") from None
             self._ahead += self._file.seek(0, os.SEEK_END)
         if self._ahead < 0:
+            self.close()
             raise WrongUseError(
                 f"{str(path)!r} is shorter than its state says, or gone: it was changed since. Put it back, or add "
                 "--force to begin anew."
@@ -191,6 +198,10 @@ class LogFile:
     def sync(self) -> None:
         if self._file is not None:
             os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _compared(self, file: io.FileIO, data: bytes) -> bytes:
         """What is not there yet of what comes next."""

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from biasgp.cli import REQUESTS, _end
+from biasgp.cli.console import remark
 from biasgp.data.column import Format
 from biasgp.data.rows import BadRow, Cut, GoodRows, RowReader
 from biasgp.data.table import ReadOptions, Table
@@ -127,6 +128,8 @@ class Run:
                     break
                 event, bad = [self.lines.skipped(event)], None
             out += event
+        remark(*self.reader.notes)
+        self.reader.notes.clear()
         count = len(texts) if bad is None else bad.line - 1 - place.line
         self.sink.write("".join(out))
         self.source.accept(b"".join(part + b"\n" for part in data.split(b"\n")[:count]))

@@ -78,11 +78,13 @@ class RowReader:
     """Reads the rows of a model with one input.
 
     `form` is an empty table: its `given` is what the user said of all columns, its `usual` how the fit read them. What
-    the first cells prove of a column (its decimal mark, day or month first) holds for the rest: `found`.
+    the first cells prove of a column (its decimal mark, day or month first) holds for the rest: `found`. `notes` say
+    what was assumed there.
     """
 
     def __init__(self, form: Table, cut: Cut, feature: Feature, target: str) -> None:
         self.feature, self.target, self.found = feature, target, dict[str, Format]()
+        self.notes: list[str] = []
         self.cut = cut
         self.form = replace(form, cells=pd.DataFrame(columns=cut.names, dtype=object))
         self.columns = dict.fromkeys((*feature.columns, target), -1)
@@ -97,7 +99,7 @@ class RowReader:
             if isinstance(cells, str):
                 yield from self._values(rows)
                 rows = []
-                yield BadRow(number, cells, cells == NEW_HEADER)
+                yield _bad(number, cells)
             else:
                 rows.append((number, cells))
         yield from self._values(rows)
@@ -119,7 +121,7 @@ class RowReader:
 
     def _odd(self, row: list[str]) -> list[str] | str:
         """Cells of a row that is not as wide as the header, or begins as that does; or what is wrong with it."""
-        if self.cut.header and set(self.columns) <= {" ".join(cell.split()) for cell in row}:
+        if self._is_header(row):
             return NEW_HEADER
         if not row:
             return "a quote is opened and not closed in its line"
@@ -127,6 +129,10 @@ class RowReader:
         if len(row) < self.cut.needed or any(map(str.strip, row[width:])):
             return f"it has {len(row)} cells, and the first line has {width}"
         return row[:width] + [""] * (width - len(row))
+
+    def _is_header(self, row: list[str]) -> bool:
+        """Whether a row has all the names that are needed."""
+        return bool(self.cut.header) and set(self.columns) <= {" ".join(cell.split()) for cell in row}
 
     def _values(self, rows: list[tuple[int, list[str]]]) -> Iterator[GoodRows | BadRow]:
         """The numbers of rows. Where one is in the way, each half by itself."""
@@ -142,7 +148,9 @@ class RowReader:
                 yield from self._values(rows[:half])
                 yield from self._values(rows[half:])
             else:
-                yield BadRow(rows[0][0], self._trouble(of_input, of_target, error))
+                line, cells = rows[0]
+                trouble = NEW_HEADER if self._is_header(cells) else self._trouble(of_input, of_target, error)
+                yield _bad(line, trouble)
             return
         self._learn(of_input, self.feature.columns[0])
         self._learn(of_target, self.target)
@@ -173,6 +181,7 @@ class RowReader:
             form = table.column(name).format
             if form != UNKNOWN:
                 self.found[name] = form
+                self.notes += filter(None, [table.column(name).note])
 
     def _trouble(self, of_input: Table, of_target: Table, error: TableError) -> str:
         """What is wrong with a row, in words that name the column and the cell."""
@@ -188,7 +197,11 @@ class RowReader:
             if np.isnan(read_number(cell, decimal)) and (table.given.decimal or not other):
                 more = f" with a decimal {WORDS[decimal]}, as those before have" if other else ""
                 return f"column {name!r}: {clip(cell)!r} is not a number{more}"
-        return clip(str(error).replace(", row 1:", ":"), LONGEST_REASON)
+        return clip(str(error).replace(", row 1:", ":").removesuffix("."), LONGEST_REASON)
+
+
+def _bad(line: int, reason: str) -> BadRow:
+    return BadRow(line, reason, reason == NEW_HEADER)
 
 
 def _some(rows: GoodRows, start: int, stop: int) -> Iterator[GoodRows]:

@@ -100,6 +100,9 @@ class Source(Protocol):
     def accept(self, lines: bytes) -> None:
         """Go on behind these lines, the first of those that `lines` gave."""
 
+    def close(self) -> None:
+        """Let go of it."""
+
     @property
     def ended(self) -> bool:
         """Whether all was read, and nothing is waited for."""
@@ -117,7 +120,14 @@ class GrowingFile:
         self.place, self.partial, self.rotations, self.ended = Place(), 0, 0, False
         self._file = _opened(path)
         if saved is not None:
-            self._find(saved)
+            try:
+                self._find(saved)
+            except SourceError:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        self._file.close()
 
     def _find(self, saved: SavedPlace) -> None:
         """Go to a saved place, or refuse a file that is another one."""
@@ -214,11 +224,18 @@ class Pipe:
     """Standard input. One that begins with what an earlier run has read is read from where that ended."""
 
     def __init__(self, stream: BinaryIO, saved: SavedPlace | None = None) -> None:
-        self.name, self.place, self.ended, self.rotations = "standard input", Place(), False, 0
+        self.name, self.place, self.rotations, self._eof = "standard input", Place(), 0, False
         self._stream, self._held, self._saved = stream, b"", saved
         self._repeating, self._dropped = False, 0
         if saved is not None:
             self.place = saved.place
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def ended(self) -> bool:
+        return self._eof and self._saved is None
 
     @property
     def partial(self) -> int:
@@ -226,7 +243,7 @@ class Pipe:
 
     def lines(self, wait: float) -> bytes:
         """As `Source.lines`."""
-        if b"\n" not in self._held and not self.ended:
+        if b"\n" not in self._held and not self._eof:
             self._fill(wait)
         if self._saved is not None and not self._joined(self._saved):
             return b""
@@ -250,7 +267,7 @@ class Pipe:
                 return
             found = os.read(handle, CHUNK)
         self._held += found
-        self.ended = not found
+        self._eof = not found
 
     def _joined(self, saved: SavedPlace) -> bool:
         """Whether the place of the earlier run is reached: at once where what was read is not told again."""
@@ -259,7 +276,7 @@ class Pipe:
         self._repeating |= place.line >= 2 and self._held.startswith(told)
         if self._repeating:
             return self._skipped(saved)
-        if not self.ended and told.startswith(self._held) and len(self._held) < len(told):
+        if not self._eof and told.startswith(self._held) and len(self._held) < len(told):
             self._fill(0.0)
             return False
         if place.header and self._held.startswith(place.header):
@@ -272,7 +289,7 @@ class Pipe:
         offset = saved.place.offset
         left = offset - self._dropped
         if len(self._held) < left:
-            if self.ended:
+            if self._eof:
                 raise SourceError(
                     f"Standard input begins as before, but ends after {self._dropped + len(self._held):,} bytes, and "
                     f"{offset:,} had been read. Give all of it, or what follows only."
