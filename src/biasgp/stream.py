@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.base import clone
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance import markov_live as core
@@ -25,18 +24,17 @@ from biasgp.covariance.posterior import PartialPosterior
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators import GaussianGP, SparseBiasGP
 from biasgp.estimators.base import LargeGP
-from biasgp.estimators.going_on import LastReadings
+from biasgp.estimators.going_on import LastReadings, unfitted
 from biasgp.estimators.validation import (
     LARGEST,
     MIN_READINGS,
     InputColumns,
     check_choice,
-    check_coming,
     check_positive_integer,
     column_names,
 )
 from biasgp.models.episodes import SHIFT, STEP
-from biasgp.models.live import Kind, LiveFilter, LiveReadings, kinds_of
+from biasgp.models.live import Kind, LiveFilter, LiveReadings, _Memory
 from biasgp.persistence import ModelFileError, read_model, save_model
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.staging import stage
@@ -169,42 +167,6 @@ class Verdicts:
         return self._units.instants(self._values[:, core.BEGAN])
 
 
-class _Memory:
-    """The last readings, at most so many, as they came."""
-
-    def __init__(self, most: int, width: int) -> None:
-        self.most, self.width, self.count = most, width, 0
-        self._rows = np.empty((2 * most, 3 + width))
-        self._first = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"most": self.most, "width": self.width, "rows": self.rows.copy()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["most"], state["width"])  # type: ignore[misc]
-        rows = state["rows"]
-        self.add(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:])
-
-    @property
-    def rows(self) -> Array:
-        """Number, y, known variance and X of each."""
-        return self._rows[self._first : self._first + self.count]
-
-    def add(self, numbers: Any, y: Array, known: Array, X: Array) -> None:
-        """Readings join; the oldest leave."""
-        n = min(len(y), self.most)
-        if n == 0:
-            return
-        if self._first + self.count + n > len(self._rows):
-            kept = self.rows[max(self.count + n - self.most, 0) :].copy()
-            self._first, self.count = 0, len(kept)
-            self._rows[: len(kept)] = kept
-        new = self._rows[self._first + self.count : self._first + self.count + n]
-        new[:, 0], new[:, 1], new[:, 2], new[:, 3:] = numbers[-n:], y[-n:], known[-n:], X[-n:]
-        over = max(self.count + n - self.most, 0)
-        self._first, self.count = self._first + over, self.count + n - over
-
-
 class Stream:
     """A fitted model that goes on, from `model.stream()`.
 
@@ -262,7 +224,7 @@ class Stream:
         numbers = np.arange(-len(last.y), 0, dtype=np.int64)
         kept.add(numbers, last.y, last.known, last.X)
         live, units = _begun(model, numbers, columns, lag, min(lag, len(last.y)))
-        return cls(live, units, _unfitted(model, live.column), kept, late)
+        return cls(live, units, unfitted(model, live.column), kept, late)
 
     @property
     def lag(self) -> int:
@@ -303,7 +265,7 @@ class Stream:
         self._memory.add(numbers[taken], values[taken], known[taken], X[taken])
         self.n_readings += len(X)
         self.n_ignored += int(too_late.sum())
-        if len(settled) and settled[0, core.WHICH] < 0.0:
+        if len(settled) and settled[:, core.WHICH].min() < 0.0:
             settled = settled[settled[:, core.WHICH] >= 0.0]  # those of the fit were judged there
         return Verdicts(found, self._units, Verdicts(settled, self._units))
 
@@ -313,7 +275,7 @@ class Stream:
         if plain and self._units.columns.plain and abs(t) <= LARGEST and (y != y or abs(y) <= LARGEST):
             return np.array([[t]]), np.array([y]), np.zeros(1)
         X = self._units.columns.check(t)
-        return X, *check_coming(y, noise_variance, len(X))
+        return X, *self._units.columns.check_coming(y, noise_variance, len(X))
 
     def pending(self) -> Verdicts:
         """What is known by now of the readings that are not settled."""
@@ -328,13 +290,13 @@ class Stream:
         rows = self._memory.rows.copy()
         there = rows[:, 1] == rows[:, 1]
         used, pending = rows[there], self._live.open_verdicts()
-        model = clone(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
+        model = deepcopy(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
         numbers = used[:, 0].astype(np.int64)[_last_of(model).rows]
         n_open = int(np.isfinite(pending[:, core.RAW]).sum())
         live, units = _begun(model, numbers, self._units.columns, self.lag, n_open)
         missing = rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])]
         live.push(units.readings(missing[:, 0].astype(np.int64), missing[:, 3:], missing[:, 1], missing[:, 2]))
-        self._live, self._units, self._estimator = live, units, _unfitted(model, live.column)
+        self._live, self._units, self._estimator = live, units, unfitted(model, live.column)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -374,12 +336,6 @@ def _names_of(model: LargeGP) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _unfitted(model: LargeGP, column: int) -> LargeGP:
-    """An estimator that learns again from where a fit ended: columns by number, times as seconds."""
-    again: LargeGP = clone(model).set_params(kernel=model.kernel_)
-    return again.set_params(order=None if model.order is None else column) if hasattr(model, "order") else again
-
-
 def _begun(
     model: LargeGP, numbers: NDArray[np.int64], columns: InputColumns, lag: int, n_open: int
 ) -> tuple[LiveFilter, _Units]:
@@ -387,7 +343,7 @@ def _begun(
     last = _last_of(model)
     kinds: tuple[Kind, ...] = ()
     if isinstance(model, SparseBiasGP):
-        kinds = kinds_of(model.groups_, model.replaced_, len(model.outlier_mask_))
+        kinds = Kind.all_of(model.groups_, model.replaced_, len(model.outlier_mask_))
     live = LiveFilter(model._posterior.kernel, last.X.shape[1], kinds, lag)
     units = _Units(model._scaling, model._scaled_noise_variance, columns, live.column)
     readings = units.readings(numbers, last.X, last.y, last.known)

@@ -142,6 +142,25 @@ def test_a_reading_older_than_the_settled_ones_is_refused_or_counted(model):
     assert (patient.n_readings, patient.n_ignored) == (52, 1)
 
 
+def test_readings_of_the_fit_are_not_reported_beside_a_late_one(model):
+    stream = model.stream(lag=10)
+    settled = [stream.push(FITTED - 9.5, Y[FITTED - 10]).settled]  # among the last readings of the fit
+    settled += [stream.push(T[row], Y[row]).settled for row in range(FITTED, FITTED + 9)]
+    settled.append(stream.push(T[FITTED + 9 : 280], Y[FITTED + 9 : 280]).settled)
+    assert np.concatenate([each.number for each in settled]).tolist() == list(range(21))
+
+
+def test_no_reading_is_no_verdict(stream):
+    found = stream.push([], [])
+    assert len(found) == len(found.settled) == len(found.mean) == stream.n_readings == 0
+
+
+def test_a_fit_of_fewer_readings_than_the_lag():
+    few = GaussianGP(Matern32()).fit(T[:12, None], Y[:12]).stream(lag=20)
+    found = few.push(T[12:60], Y[12:60])
+    assert found.settled.number.tolist() == list(range(28))
+
+
 def test_repeated_times_are_readings_like_any_other(model):
     stream, once = model.stream(), model.stream()
     found = stream.push([250.0, 250.0, 250.0], [Y[250]] * 3)

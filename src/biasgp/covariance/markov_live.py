@@ -34,15 +34,15 @@ from biasgp.covariance.markov_window import (
     TIME,
     TYPICAL,
     VALUE,
-    backward,
-    bias_moments,
-    copy_row,
-    copy_state,
-    forward,
-    learnt,
-    log_joint,
-    moved,
-    seen,
+    _backward,
+    _bias_moments,
+    _copy_row,
+    _copy_state,
+    _forward,
+    _learnt,
+    _log_joint,
+    _moved,
+    _seen,
 )
 
 MAX_PASSES = 4
@@ -54,7 +54,7 @@ _LEAST_SIGNAL = 1e-3
 """Least V, in units of the variance with which the readings of an episode determine its amplitude."""
 
 
-class Settled(NamedTuple):
+class _Settled(NamedTuple):
     """The state after the last settled reading; and of it: its time, in an episode or not, since when, and how many
     readings of that are settled."""
 
@@ -64,10 +64,10 @@ class Settled(NamedTuple):
 
 
 WHEN, INSIDE, BEGUN, LENGTH = range(4)
-"""Places in `Settled.facts`."""
+"""Places in `_Settled.facts`."""
 
 
-class Coming(NamedTuple):
+class _Coming(NamedTuple):
     """Readings to come, in order of time: their given facts and h, and `which` of the gaps is before each."""
 
     facts: Array
@@ -117,7 +117,7 @@ def _told(W: Any, groups: Any, t: int, moments: Any, out: Any) -> None:
     if fact[NOISE] == np.inf:
         out[LOG_ODDS], out[BIAS], out[BIAS_VARIANCE] = np.nan, np.nan, np.nan
         return
-    bias, variance = bias_moments(fact[VALUE], fact[place.EXPECTED], fact[place.UNSURE], groups, log_odds)
+    bias, variance = _bias_moments(fact[VALUE], fact[place.EXPECTED], fact[place.UNSURE], groups, log_odds)
     out[BIAS] = bias + (moments[2] if inside else 0.0)
     out[BIAS_VARIANCE] = variance + (moments[3] if inside else 0.0)
 
@@ -126,7 +126,7 @@ def _told(W: Any, groups: Any, t: int, moments: Any, out: Any) -> None:
 def _settle(W: Any, base: Any, first: int, stop: int) -> None:
     """The oldest reading of the window joins what is settled."""
     fact, last = W.facts[first], len(base.mean) - 1
-    copy_state((W.means[first, AFTER], W.covs[first, AFTER]), (base.mean, base.covariance))
+    _copy_state((W.means[first, AFTER], W.covs[first, AFTER]), (base.mean, base.covariance))
     inside = fact[EPISODE] > 0.0
     length = 1.0 if fact[DRAWN] > 0.0 else base.facts[LENGTH] + 1.0
     base.facts[WHEN], base.facts[BEGUN] = fact[TIME], fact[SINCE]
@@ -145,12 +145,12 @@ def _settle(W: Any, base: Any, first: int, stop: int) -> None:
 def _to_front(W: Any, first: int, count: int) -> None:
     for k in range(count):
         t = first + k
-        copy_row(W.facts[t], W.facts[k])
-        copy_row(W.h[t], W.h[k])
+        _copy_row(W.facts[t], W.facts[k])
+        _copy_row(W.h[t], W.h[k])
         for i in range(2):
-            copy_state((W.means[t, i], W.covs[t, i]), (W.means[k, i], W.covs[k, i]))
+            _copy_state((W.means[t, i], W.covs[t, i]), (W.means[k, i], W.covs[k, i]))
             for j in range(len(W.h[t])):
-                copy_row(W.gaps[t, i, j], W.gaps[k, i, j])
+                _copy_row(W.gaps[t, i, j], W.gaps[k, i, j])
 
 
 @_compile
@@ -164,25 +164,25 @@ def _trial(W: Any, base: Any, groups: Any, rules: Any, change: Any, room: Any) -
     s = len(unit)
     mean = base.mean if at == first else W.means[at - 1, AFTER]
     covariance = base.covariance if at == first else W.covs[at - 1, AFTER]
-    copy_state((mean, covariance), after)
+    _copy_state((mean, covariance), after)
     total = 0.0
     for t in range(at, stop):
         fact, h = W.facts[t], W.h[t]
         inside, drawn = kind == _BEGINS, V if t == at else 0.0
         if kind == _CHANGES:
             inside, drawn = fact[EPISODE] > 0.0, fact[DRAWN]
-        moved(after, W.gaps[t], drawn, before, AP, unit)
-        expected, spread = seen(before[0], before[1], h, inside, w, unit)
+        _moved(after, W.gaps[t], drawn, before, AP, unit)
+        expected, spread = _seen(before[0], before[1], h, inside, w, unit)
         F, there = spread + fact[NOISE], fact[NOISE] != np.inf
         flags[t] = 0.0
         if there:
-            clean, out = log_joint(fact[VALUE], expected, F, groups, rules[CLEAN])
+            clean, out = _log_joint(fact[VALUE], expected, F, groups, rules[CLEAN])
             flags[t] = 1.0 if out > clean and kind != _CHANGES else 0.0
             total += out if flags[t] > 0.0 else clean
         if there and flags[t] == 0.0:
-            learnt(before, (h, inside, fact[VALUE] - expected, F, fact[NOISE]), w, after, unit)
+            _learnt(before, (h, inside, fact[VALUE] - expected, F, fact[NOISE]), w, after, unit)
         else:
-            copy_state(before, after)
+            _copy_state(before, after)
     return total, after[0][s], after[1][s, s]
 
 
@@ -198,7 +198,7 @@ def _weigh(W: Any, base: Any, groups: Any, rules: Any, span: Any, scratch: Any) 
         fact = W.facts[at]
         if fact[NOISE] != np.inf:
             expected = fact[VALUE] - fact[place.RESIDUAL]
-            clean, out = log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
+            clean, out = _log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
             now += out if fact[FLAG] > 0.0 else clean
         if fact[FLAG] == 0.0 or stop - at < rules[SHORTEST]:
             continue
@@ -215,7 +215,7 @@ def _weigh(W: Any, base: Any, groups: Any, rules: Any, span: Any, scratch: Any) 
                 value -= math.log(rules[TYPICAL] + _readings_before(W, base, first, at))
             if value - now > most:
                 most, what, where, size = value - now, kind, at, V
-                copy_row(flags, chosen)
+                _copy_row(flags, chosen)
     for t in range(where, stop if what != _NOTHING else where):
         fact = W.facts[t]
         fact[FLAG] = chosen[t]
@@ -223,7 +223,7 @@ def _weigh(W: Any, base: Any, groups: Any, rules: Any, span: Any, scratch: Any) 
             fact[DRAWN] = size if t == where else 0.0
             fact[EPISODE] = 1.0 if what == _BEGINS else 0.0
             fact[SINCE] = W.facts[where, TIME] if what == _BEGINS else np.nan
-    forward(W, base, (first, where, stop if what != _NOTHING else where), scratch)
+    _forward(W, base, (first, where, stop if what != _NOTHING else where), scratch)
     return what != _NOTHING
 
 
@@ -234,14 +234,14 @@ def _revise(W: Any, base: Any, groups: Any, rules: Any, span: Any, room: Any) ->
     smooth, scratch = room
     weighed = False
     for k in range(MAX_PASSES + 2):
-        wrong = backward(W, groups, rules, span, smooth, scratch)
+        wrong = _backward(W, groups, rules, span, smooth, scratch)
         if weighed:
             break
         if wrong >= 0 and k < MAX_PASSES:
             for t in range(wrong, stop):
                 if W.facts[t, NOISE] != np.inf:
                     W.facts[t, FLAG] = 1.0 if W.facts[t, ODDS] > 0.0 else 0.0
-            forward(W, base, (first, wrong, stop), scratch)
+            _forward(W, base, (first, wrong, stop), scratch)
             continue
         flagged = 0.0
         for t in range(first, stop):
@@ -271,23 +271,23 @@ def advance(coming: Any, W: Any, base: Any, counts: Any, given: Any, out: Any) -
         gap = coming.gaps[coming.which[k]]
         for i in range(N_GIVEN, N_FACTS):
             fact[i] = 0.0
-        copy_row(coming.facts[k], fact)
-        copy_row(coming.h[k], W.h[t])
+        _copy_row(coming.facts[k], fact)
+        _copy_row(coming.h[k], W.h[t])
         for i in range(s):
-            copy_row(gap[0, i], W.gaps[t, 0, i])
-            copy_row(gap[1, i], W.gaps[t, 1, i])
+            _copy_row(gap[0, i], W.gaps[t, 0, i])
+            _copy_row(gap[1, i], W.gaps[t, 1, i])
         fact[EPISODE] = W.facts[t - 1, EPISODE] if count else base.facts[INSIDE]
         fact[SINCE] = W.facts[t - 1, SINCE] if count else base.facts[BEGUN]
-        forward(W, base, (first, t, t + 1), scratch)
+        _forward(W, base, (first, t, t + 1), scratch)
         # Until others speak for it, an unlikely reading is an outlier: else it would speak for those before it.
         if fact[NOISE] != np.inf and len(groups):
             expected = fact[VALUE] - fact[place.RESIDUAL]
-            clean, unlikely = log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
+            clean, unlikely = _log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
             if unlikely > clean:
                 fact[FLAG] = 1.0
-                copy_state((W.means[t, BEFORE], W.covs[t, BEFORE]), (W.means[t, AFTER], W.covs[t, AFTER]))
+                _copy_state((W.means[t, BEFORE], W.covs[t, BEFORE]), (W.means[t, AFTER], W.covs[t, AFTER]))
         _revise(W, base, groups, rules, (first, t + 1), (smooth, scratch))
-        filtered[0], filtered[1] = seen(W.means[t, AFTER], W.covs[t, AFTER], W.h[t], False, w, unit)
+        filtered[0], filtered[1] = _seen(W.means[t, AFTER], W.covs[t, AFTER], W.h[t], False, w, unit)
         filtered[1] = max(filtered[1], 0.0)
         filtered[2], filtered[3] = W.means[t, AFTER, s], max(W.covs[t, AFTER, s, s], 0.0)
         _told(W, groups, t, filtered, arrivals[k])
@@ -307,6 +307,6 @@ def look(W: Any, counts: Any, given: Any, out: Any) -> None:
     first, count = counts[FIRST], counts[COUNT]
     smooth = np.zeros((count, 4))
     scratch = (np.zeros(len(unit) + 1), np.zeros((5 + 2 * (len(unit) + 1), len(unit) + 1)), unit)
-    backward(W, groups, rules, (first, first + count), smooth, scratch)
+    _backward(W, groups, rules, (first, first + count), smooth, scratch)
     for k in range(count):
         _told(W, groups, first + k, smooth[k], out[k])

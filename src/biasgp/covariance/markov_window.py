@@ -46,33 +46,37 @@ class Window(NamedTuple):
     means: Array
     covs: Array
 
-
-def empty_window(size: int, capacity: int) -> Window:
-    """Room for so many readings and kernels with states of `size` numbers."""
-    n, s, S = capacity, size, size + 1
-    return Window(
-        np.zeros((n, N_FACTS)), np.zeros((n, s)), np.zeros((n, 2, s, s)), np.zeros((n, 2, S)), np.zeros((n, 2, S, S))
-    )
+    @classmethod
+    def empty(cls, size: int, capacity: int) -> Window:
+        """Room for so many readings and kernels with states of `size` numbers."""
+        n, s, S = capacity, size, size + 1
+        return cls(
+            np.zeros((n, N_FACTS)),
+            np.zeros((n, s)),
+            np.zeros((n, 2, s, s)),
+            np.zeros((n, 2, S)),
+            np.zeros((n, 2, S, S)),
+        )
 
 
 # Loops, where NumPy has a slice: numba takes seconds to compile each assignment of one.
 @_compile
-def copy_row(source: Any, target: Any) -> None:
+def _copy_row(source: Any, target: Any) -> None:
     """One row of numbers onto another."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @_compile
-def copy_state(source: Any, target: Any) -> None:
+def _copy_state(source: Any, target: Any) -> None:
     """Mean and covariance onto another."""
-    copy_row(source[0], target[0])
+    _copy_row(source[0], target[0])
     for i in range(len(source[0])):
-        copy_row(source[1][i], target[1][i])
+        _copy_row(source[1][i], target[1][i])
 
 
 @_compile
-def log_joint(y: float, mean: float, variance: float, groups: Any, clean: float) -> tuple[float, float]:
+def _log_joint(y: float, mean: float, variance: float, groups: Any, clean: float) -> tuple[float, float]:
     """log p(y, clean) and log p(y, outlier), without −½ log 2π, where f + noise is N(mean, variance)."""
     residual = y - mean
     usual = clean - 0.5 * (math.log(variance) + residual * residual / variance)
@@ -92,7 +96,7 @@ def log_joint(y: float, mean: float, variance: float, groups: Any, clean: float)
 
 
 @_compile
-def bias_moments(y: float, mean: float, variance: float, groups: Any, log_odds: float) -> tuple[float, float]:
+def _bias_moments(y: float, mean: float, variance: float, groups: Any, log_odds: float) -> tuple[float, float]:
     """Mean and variance of a reading's own bias over its labels, where f + noise is N(mean, variance)."""
     if len(groups) == 0:
         return 0.0, 0.0
@@ -121,7 +125,7 @@ def bias_moments(y: float, mean: float, variance: float, groups: Any, log_odds: 
 
 
 @_compile
-def moved(state: Any, gap: Any, V: float, before: Any, AP: Any, unit: Any) -> None:
+def _moved(state: Any, gap: Any, V: float, before: Any, AP: Any, unit: Any) -> None:
     """Mean and covariance over a gap; a is drawn anew where V > 0."""
     s, S = len(unit), len(unit) + 1
     mean, after = state
@@ -152,7 +156,7 @@ def moved(state: Any, gap: Any, V: float, before: Any, AP: Any, unit: Any) -> No
 
 
 @_compile
-def seen(m: Any, P: Any, h: Any, inside: bool, w: Any, unit: Any) -> tuple[float, float]:
+def _seen(m: Any, P: Any, h: Any, inside: bool, w: Any, unit: Any) -> tuple[float, float]:
     """Mean and variance of f (of f + a, inside an episode), and w = Ph."""
     s, S = len(unit), len(unit) + 1
     expected, spread = 0.0, 0.0
@@ -171,7 +175,7 @@ def seen(m: Any, P: Any, h: Any, inside: bool, w: Any, unit: Any) -> tuple[float
 
 
 @_compile
-def learnt(before: Any, reading: Any, w: Any, after: Any, unit: Any) -> None:
+def _learnt(before: Any, reading: Any, w: Any, after: Any, unit: Any) -> None:
     """State after a reading (h, in an episode, residual, its variance F, noise), by Joseph's form."""
     s, S = len(unit), len(unit) + 1
     m, P = before
@@ -193,7 +197,7 @@ def learnt(before: Any, reading: Any, w: Any, after: Any, unit: Any) -> None:
 
 
 @_compile
-def forward(W: Any, base: Any, span: Any, scratch: Any) -> None:
+def _forward(W: Any, base: Any, span: Any, scratch: Any) -> None:
     """The filter over places start…stop − 1 of a window that begins at `first`, with the present labels."""
     first, start, stop = span
     w, AP, unit = scratch
@@ -202,17 +206,17 @@ def forward(W: Any, base: Any, span: Any, scratch: Any) -> None:
         mean = base.mean if t == first else W.means[t - 1, AFTER]
         covariance = base.covariance if t == first else W.covs[t - 1, AFTER]
         before, after = (W.means[t, BEFORE], W.covs[t, BEFORE]), (W.means[t, AFTER], W.covs[t, AFTER])
-        moved((mean, covariance), W.gaps[t], fact[DRAWN], before, AP, unit)
-        expected, spread = seen(before[0], before[1], h, inside, w, unit)
+        _moved((mean, covariance), W.gaps[t], fact[DRAWN], before, AP, unit)
+        expected, spread = _seen(before[0], before[1], h, inside, w, unit)
         fact[RESIDUAL], fact[SPREAD] = fact[VALUE] - expected, spread + fact[NOISE]
         if fact[NOISE] == np.inf or fact[FLAG] > 0.0:
-            copy_state(before, after)
+            _copy_state(before, after)
         else:
-            learnt(before, (h, inside, fact[RESIDUAL], fact[SPREAD], fact[NOISE]), w, after, unit)
+            _learnt(before, (h, inside, fact[RESIDUAL], fact[SPREAD], fact[NOISE]), w, after, unit)
 
 
 @_compile
-def smoothed(m: Any, P: Any, h: Any, adjoint: Any, out: Any, unit: Any) -> None:
+def _smoothed(m: Any, P: Any, h: Any, adjoint: Any, out: Any, unit: Any) -> None:
     """Mean and variance of f and of a, from the state before a reading and the adjoint there."""
     s, S = len(unit), len(unit) + 1
     r, N, u = adjoint
@@ -235,7 +239,7 @@ def smoothed(m: Any, P: Any, h: Any, adjoint: Any, out: Any, unit: Any) -> None:
 
 
 @_compile
-def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: Any) -> int:
+def _backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: Any) -> int:
     """Log odds of each reading given all others; the first place whose flag they contradict, or −1.
 
     `smooth`: mean and variance of f, and of a, at the first readings given all of the window, a row each.
@@ -299,14 +303,14 @@ def backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: A
             off = facts[t, VALUE] - facts[t, EXPECTED]
             told = t == first or t == stop - 1 or len(smooth) > 1 or facts[t, FLAG] > 0.0
             if told or off * off > rules[SAFE] * facts[t, UNSURE]:
-                clean, out = log_joint(facts[t, VALUE], facts[t, EXPECTED], facts[t, UNSURE], groups, rules[CLEAN])
+                clean, out = _log_joint(facts[t, VALUE], facts[t, EXPECTED], facts[t, UNSURE], groups, rules[CLEAN])
                 facts[t, ODDS] = out - clean
                 if (out > clean) != (facts[t, FLAG] > 0.0):
                     wrong = t
             else:
                 facts[t, ODDS] = -1.0  # clean, however much so
         if t - first < len(smooth):
-            smoothed(means[t, BEFORE], covs[t, BEFORE], hs[t], (r, N, turned), smooth[t - first], unit)
+            _smoothed(means[t, BEFORE], covs[t, BEFORE], hs[t], (r, N, turned), smooth[t - first], unit)
         if t == first:
             break
         if facts[t, DRAWN] > 0.0:  # what was a before is another amplitude

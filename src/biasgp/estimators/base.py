@@ -19,7 +19,7 @@ from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.categories import Categories
-from biasgp.estimators.going_on import KEPT, LastReadings, last_readings
+from biasgp.estimators.going_on import KEPT, LastReadings
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
@@ -210,7 +210,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
-            self._last: LastReadings | None = last_readings(
+            self._last: LastReadings | None = LastReadings.of(
                 bound, X_array, y_array, known, self._strategy(problem).exact
             )
 

@@ -178,14 +178,14 @@ class InputColumns:
         _check_finite(array, self.names, self.times)
         return array
 
-
-def check_coming(y: Any, noise_variance: Any, n: int) -> tuple[Array, Array]:
-    """Readings that come after a fit, NaN where one is missing, and their known variances."""
-    readings = np.atleast_1d(_numbers(y, "y"))
-    if readings.shape != (n,):
-        raise ValueError(f"y must have one value per time, shape ({n},); got shape {readings.shape}.")
-    _refuse_unless_finite(np.where(readings == readings, readings, 0.0), "y")
-    return readings, _check_noise_variance(noise_variance, n)
+    @staticmethod
+    def check_coming(y: Any, noise_variance: Any, n: int) -> tuple[Array, Array]:
+        """Readings that come after a fit, NaN where one is missing, and their known variances."""
+        readings = np.atleast_1d(_numbers(y, "y"))
+        if readings.shape != (n,):
+            raise ValueError(f"y must have one value per time, shape ({n},); got shape {readings.shape}.")
+        _refuse_unless_finite(np.where(readings == readings, readings, 0.0), "y")
+        return readings, _check_noise_variance(noise_variance, n)
 
 
 def column_names(estimator: Any) -> list[str] | None:

@@ -59,17 +59,16 @@ class Kind(NamedTuple):
     variance: float
     replaced: bool = False
 
+    @classmethod
+    def all_of(cls, groups: Sequence[Group], replaced: bool, n: int) -> tuple[Kind, ...]:
+        """The kinds of outlier of a fit to n readings, and one for those that it has not seen.
 
-def kinds_of(groups: Sequence[Group], replaced: bool, n: int) -> tuple[Kind, ...]:
-    """The kinds of outlier of a fit to n readings, and one for those that it has not seen.
-
-    That has the prior of a group's mean, and the share that the prior gives to what none of n readings was: without it
-    a reading of −20 would be signal to a model that knows of outliers at +5 only.
-    """
-    share = PRIOR.outliers / (n + PRIOR.outliers + PRIOR.clean)
-    unseen = Kind(share, 0.0, RECIPE.begin.mean_std**2)
-    known = (Kind((1.0 - share) * group.share, group.mean, group.variance, replaced) for group in groups)
-    return (*known, unseen)
+        That has the prior of a group's mean, and the share that the prior gives to what none of n readings was: without
+        it a reading of −20 would be signal to a model that knows of outliers at +5 only.
+        """
+        share = PRIOR.outliers / (n + PRIOR.outliers + PRIOR.clean)
+        unseen = cls(share, 0.0, RECIPE.begin.mean_std**2)
+        return (*(cls((1.0 - share) * g.share, g.mean, g.variance, replaced) for g in groups), unseen)
 
 
 def _rules(groups: Array, lag: int, prior: EpisodePrior = EpisodePrior()) -> Array:  # noqa: B008
@@ -100,18 +99,18 @@ class LiveFilter:
     width: int
     kinds: tuple[Kind, ...]
     lag: int
-    settled: core.Settled = field(init=False)
+    settled: core._Settled = field(init=False)
     window: place.Window = field(init=False)
     counts: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         self._prepare()
         size, S = self._form.size, self._form.size + 1
-        self.window = place.empty_window(size, _SPARE * (self.lag + 1))
+        self.window = place.Window.empty(size, _SPARE * (self.lag + 1))
         self.counts = np.zeros(2, dtype=np.int64)
         covariance = np.zeros((S, S))
         covariance[:size, :size] = self._form.prior
-        self.settled = core.Settled(np.zeros(S), covariance, np.array([np.nan, 0.0, np.nan, 0.0]))
+        self.settled = core._Settled(np.zeros(S), covariance, np.array([np.nan, 0.0, np.nan, 0.0]))
 
     def _prepare(self) -> None:
         """What follows from the parameters."""
@@ -241,7 +240,7 @@ class LiveFilter:
         which, gaps = self._moves(facts[:, place.TIME])
         out = np.empty((2, len(facts), core.N_COLUMNS))
         done = core.advance(
-            core.Coming(facts, h, which, gaps), self.window, self.settled, self.counts, self._given, (out[0], out[1])
+            core._Coming(facts, h, which, gaps), self.window, self.settled, self.counts, self._given, (out[0], out[1])
         )
         return out[0], out[1, :done]
 
@@ -271,3 +270,39 @@ def _fill(arrays: Any, saved: dict[str, Any]) -> None:
         if not isinstance(value, np.ndarray) or value.shape != part.shape or value.dtype != part.dtype:
             raise ValueError(f"{name} is not as the kernel's state needs it")
         part[...] = value
+
+
+class _Memory:
+    """The last readings, at most so many, as they came."""
+
+    def __init__(self, most: int, width: int) -> None:
+        self.most, self.width, self.count = most, width, 0
+        self._rows = np.empty((2 * most, 3 + width))
+        self._first = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"most": self.most, "width": self.width, "rows": self.rows.copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["most"], state["width"])  # type: ignore[misc]
+        rows = state["rows"]
+        self.add(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:])
+
+    @property
+    def rows(self) -> Array:
+        """Number, y, known variance and X of each."""
+        return self._rows[self._first : self._first + self.count]
+
+    def add(self, numbers: Any, y: Array, known: Array, X: Array) -> None:
+        """Readings join; the oldest leave."""
+        n = min(len(y), self.most)
+        if n == 0:
+            return
+        if self._first + self.count + n > len(self._rows):
+            kept = self.rows[max(self.count + n - self.most, 0) :].copy()
+            self._first, self.count = 0, len(kept)
+            self._rows[: len(kept)] = kept
+        new = self._rows[self._first + self.count : self._first + self.count + n]
+        new[:, 0], new[:, 1], new[:, 2], new[:, 3:] = numbers[-n:], y[-n:], known[-n:], X[-n:]
+        over = max(self.count + n - self.most, 0)
+        self._first, self.count = self._first + over, self.count + n - over
