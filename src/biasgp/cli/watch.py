@@ -187,8 +187,10 @@ def _stream(files: _Files, settings: dict[str, Any]) -> tuple[Stream, Needs, Sta
         state.refuse_others(settings)
         return stream, needs, state
     try:
+        if not hasattr(saved.estimator, "stream"):
+            raise TypeError(f"{type(saved.estimator).__name__} has no stream.")
         return saved.estimator.stream(lag=settings["--lag"]), needs, None
-    except (AttributeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         method, kernel = saved.about.get("method"), getattr(saved.estimator, "kernel_", None)
         raise WrongUseError(
             f"{files.model.name} (method {method}, kernel {kernel!r}) cannot go on with new readings: {error} At the "
