@@ -28,7 +28,7 @@ FIELDS = (
     "episode", "episode_start",
 )  # fmt: skip
 """Of a verdict; a CSV file has `note` after them."""
-DIGITS = 8
+_ROUNDED = "%.8g"
 """Significant digits of what is computed: more than any sensor's, fewer than rounding errors reach."""
 
 
@@ -111,9 +111,9 @@ class VerdictLines:
 
 
 def _rounded(values: Array, none: str) -> list[str]:
-    if np.isfinite(values).all():
-        return [f"{value:.{DIGITS}g}" for value in values.tolist()]
-    return [f"{value:.{DIGITS}g}" if np.isfinite(value) else none for value in values.tolist()]
+    texts = list(map(_ROUNDED.__mod__, values.tolist()))
+    there = np.isfinite(values)
+    return texts if there.all() else [t if known else none for t, known in zip(texts, there.tolist(), strict=True)]
 
 
 def _zone(feature: Feature) -> str:
