@@ -19,7 +19,7 @@ from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.cli.needs import Needs
-    from biasgp.cli.watch_run import Run, State
+    from biasgp.cli.watch_run import WatchRun, WatchState
     from biasgp.data.table import ReadOptions
     from biasgp.stream import Stream
 
@@ -129,16 +129,16 @@ class _Files:
             )
 
 
-def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Manner, held: ExitStack) -> Run:
+def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Manner, held: ExitStack) -> WatchRun:
     """The run that a command asks for, where an earlier one ended if there was one."""
     from biasgp.cli.watch_lines import READING, SETTLED, LogFile, Terminal, VerdictLines
-    from biasgp.cli.watch_run import Reading, Run, saving
-    from biasgp.data.tail import GrowingFile, Pipe, Source
+    from biasgp.cli.watch_run import Reading, WatchRun, saving
+    from biasgp.data.tail import GrowingFile, LineSource, Pipe
 
     settings = {**settings, "--model": _checksum(files.model)}
     stream, needs, state = _stream(files, settings)
     saved, written = (None, 0) if state is None else (state.place, state.written)
-    source: Source
+    source: LineSource
     if files.table == "-":
         source = Pipe(sys.stdin.buffer, saved)
     else:
@@ -149,7 +149,7 @@ def _run(files: _Files, read: ReadOptions, settings: dict[str, Any], manner: _Ma
     lines = VerdictLines(needs.features[0], settings["--format"] == "csv", which != SETTLED, which != READING)
     sink = Terminal(written) if files.out is None else LogFile(files.out, written)
     held.callback(sink.close)
-    run = Run(stream, source, reading, lines, sink, saving(files.state, settings), manner.skip)
+    run = WatchRun(stream, source, reading, lines, sink, saving(files.state, settings), manner.skip)
     if state is None:
         run.keep(run)  # before there is any output, so that what there is always has a state
     else:
@@ -165,10 +165,10 @@ def _checksum(path: Path) -> str:
         return ""
 
 
-def _stream(files: _Files, settings: dict[str, Any]) -> tuple[Stream, Needs, State | None]:
+def _stream(files: _Files, settings: dict[str, Any]) -> tuple[Stream, Needs, WatchState | None]:
     """The stream of the model, or the one that an earlier run has left; and the columns that it needs."""
     from biasgp.cli.needs import needs_of
-    from biasgp.cli.watch_run import State
+    from biasgp.cli.watch_run import WatchState
     from biasgp.persistence import read_model
     from biasgp.stream import load
 
@@ -183,7 +183,7 @@ def _stream(files: _Files, settings: dict[str, Any]) -> tuple[Stream, Needs, Sta
         )
     if files.state is not None and files.state.exists():
         stream = load(files.state)
-        state = State.of(stream, files.state.name)
+        state = WatchState.of(stream, files.state.name)
         state.refuse_others(settings)
         return stream, needs, state
     try:
@@ -198,7 +198,7 @@ def _stream(files: _Files, settings: dict[str, Any]) -> tuple[Stream, Needs, Sta
         ) from None
 
 
-def _go(run: Run, *, lives: bool) -> None:
+def _go(run: WatchRun, *, lives: bool) -> None:
     """Run, and say what was done; Ctrl-C is how a run that waits for more is meant to end."""
     from biasgp.cli.watch_run import requests_noted
 
@@ -213,7 +213,7 @@ def _go(run: Run, *, lives: bool) -> None:
         raise typer.Exit(128 + asked())
 
 
-def _tell(run: Run, count: int) -> None:
+def _tell(run: WatchRun, count: int) -> None:
     (end,) = run.lines.times([run.fit_end])
     if run.before:
         remark(f"{run.before:,} rows up to {end.strip(chr(34))}, where the readings of the fit end, were passed over.")

@@ -26,7 +26,7 @@ from biasgp.persistence import ModelFileError
 if TYPE_CHECKING:
     from biasgp.cli.needs import Needs
     from biasgp.cli.watch_lines import Sink, VerdictLines
-    from biasgp.data.tail import Source
+    from biasgp.data.tail import LineSource
     from biasgp.stream import Stream
 
 POLL = 0.2
@@ -68,7 +68,7 @@ class Reading:
 
 
 @dataclass
-class Run:
+class WatchRun:
     """Readings that come are judged, written and noted, a chunk at a time.
 
     At every moment the output is what the state says, and perhaps the beginning of what the next chunk adds; so a run
@@ -76,11 +76,11 @@ class Run:
     """
 
     stream: Stream
-    source: Source
+    source: LineSource
     reading: Reading
     lines: VerdictLines
     sink: Sink
-    keep: Callable[[Run], None]
+    keep: Callable[[WatchRun], None]
     skip: bool
     reader: RowReader | None = field(default=None, init=False)
     fit_end: float = field(init=False)
@@ -92,7 +92,7 @@ class Run:
     def __post_init__(self) -> None:
         self.fit_end = float(self.stream.last_time)
 
-    def go_on_from(self, state: State) -> None:
+    def go_on_from(self, state: WatchState) -> None:
         """Read as an earlier run did."""
         self.fit_end = state.fit_end
         if state.sep is not None:
@@ -195,7 +195,7 @@ def _refusal(name: str, bad: BadRow) -> str:
 
 
 @dataclass(frozen=True)
-class State:
+class WatchState:
     """What a run leaves for the next, in the notes of the saved stream."""
 
     settings: dict[str, Any]
@@ -206,7 +206,7 @@ class State:
     formats: dict[str, Format]
 
     @classmethod
-    def of(cls, stream: Stream, name: str) -> State:
+    def of(cls, stream: Stream, name: str) -> WatchState:
         """That of a saved stream; it may come from anywhere."""
         try:
             note = dict(stream.about)
@@ -235,10 +235,10 @@ class State:
                 )
 
 
-def saving(path: Path | None, settings: dict[str, Any]) -> Callable[[Run], None]:
+def saving(path: Path | None, settings: dict[str, Any]) -> Callable[[WatchRun], None]:
     """What keeps the state of a run in a file, if one is wanted, which is whole at any moment."""
 
-    def keep(run: Run) -> None:
+    def keep(run: WatchRun) -> None:
         run.sink.sync()
         if path is None:
             return

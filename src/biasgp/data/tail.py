@@ -87,7 +87,7 @@ class SavedPlace:
         return replace(self.place, tail=tail) if same else None
 
 
-class Source(Protocol):
+class LineSource(Protocol):
     """Whole lines from a place on."""
 
     name: str
@@ -144,7 +144,7 @@ class GrowingFile:
         self._restart(saved.place.header)
 
     def lines(self, wait: float) -> bytes:
-        """As `Source.lines`; a SourceError where the file is not what it was."""
+        """As `LineSource.lines`; a SourceError where the file is not what it was."""
         place = self.place
         found = self._bytes(place.offset - len(place.tail), len(place.tail) + CHUNK)
         if not found.startswith(place.tail) or self._bytes(0, len(place.header)) != place.header:
@@ -242,7 +242,7 @@ class Pipe:
         return len(self._held) - (self._held.rfind(b"\n") + 1)
 
     def lines(self, wait: float) -> bytes:
-        """As `Source.lines`."""
+        """As `LineSource.lines`."""
         if b"\n" not in self._held and not self._eof:
             self._fill(wait)
         if self._saved is not None and not self._joined(self._saved):
