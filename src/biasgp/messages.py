@@ -92,6 +92,10 @@ class TableError(ValueError):
     """The table cannot be used as it is; the message says why and what to do."""
 
 
+class SourceError(RuntimeError):
+    """A source of readings that is being followed is not what it was, or holds what cannot be used."""
+
+
 class FailedFitError(RuntimeError):
     """The data could be read, but no model could be fitted to them."""
 

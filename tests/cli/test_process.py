@@ -36,7 +36,7 @@ def start(*words: str, cwd: Path, **more) -> subprocess.Popen:
 
 def test_version_and_help_name_every_command_with_an_example():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"biasgp {biasgp.__version__}"
-    for command in ("fit", "predict", "compare", "demo"):
+    for command in ("fit", "predict", "watch", "compare", "demo"):
         assert command in CliRunner().invoke(app, ["--help"]).output
         assert f"Example:  biasgp {command}" in CliRunner().invoke(app, [command, "--help"]).output
 

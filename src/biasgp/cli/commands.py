@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from biasgp import __version__
-from biasgp.cli import compare, demo, fit, predict, study
+from biasgp.cli import compare, demo, fit, predict, study, watch
 from biasgp.cli.console import PlainGroup
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command(epilog=fit.EXAMPLE)(fit.fit)
 app.command(epilog=predict.EXAMPLE)(predict.predict)
+app.command(epilog=watch.EXAMPLE)(watch.watch)
 app.command(epilog=compare.EXAMPLE)(compare.compare)
 app.command(epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(study.app, name="study")

@@ -1,4 +1,4 @@
-"""What the commands say, and how they end: 0 done, 1 a failed fit, 2 wrong use. Users see no traceback."""
+"""What the commands say, and how they end: 0 done, 1 a failed fit, 2 wrong use, 3 a bad source. No tracebacks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from biasgp.cli.requests import as_exceptions
-from biasgp.messages import FailedFitError, WrongUseError, printable
+from biasgp.messages import FailedFitError, SourceError, WrongUseError, printable
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+FAILED, WRONG_USE, BAD_SOURCE, INTERRUPTED = 1, 2, 3, 130
 STOPPED = "Stopped. Nothing was written."
 
 
@@ -57,6 +57,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
 
     if isinstance(error, TableError | ModelFileError | WrongUseError | InUseError):
         return str(error), WRONG_USE
+    if isinstance(error, SourceError):
+        return str(error), BAD_SOURCE
     if isinstance(error, FailedFitError | ConnectionError):
         return str(error), FAILED
     if isinstance(error, OSError):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from biasgp.cli.console import refuse_empty, remark, say, working
+from biasgp.cli.needs import Needs, needs_of
 from biasgp.cli.options import DayFirst, Decimal, Encoding, Force, Header, Na, Sep, Source, of_output
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
-    from biasgp._typing import Array
-    from biasgp.data.columns import Feature, Readings
-    from biasgp.data.table import Format, Table
+    from biasgp.data.columns import Readings
+    from biasgp.data.table import Table
     from biasgp.persistence import SavedModel
 
 EXAMPLE = """Example:  biasgp predict readings-no_ppb/model.skops new.csv --out predicted.csv
@@ -48,9 +48,7 @@ def predict(
     selection = Selection(table, None, None, marks, None, sep, encoding, None, decimal, day_first, header)
     with working("Reading"):
         saved = read_model(model)
-        if "features" not in saved.about:
-            raise WrongUseError(f"{model.name} does not say which columns it needs: it was not made by `biasgp fit`.")
-        needs = _needs(saved, model.name)
+        needs = needs_of(saved, model.name)
         # Where a table's own cells leave it open, it is read as that of the fit was.
         read = replace(selection.table(), usual=needs.formats)
         readings = _readings(read, needs)
@@ -65,66 +63,7 @@ def predict(
     say(f"{int(readings.complete.sum()):,} of {len(read):,} rows predicted; they are in {path}")
 
 
-@dataclass(frozen=True)
-class _Needs:
-    """What a model file says of the table it was fitted to: checked, for it may come from anywhere."""
-
-    target: str
-    features: tuple[Feature, ...]
-    ranges: Array
-    formats: dict[str, Format]
-    together: str | None = None
-
-
-def _needs(saved: SavedModel, name: str) -> _Needs:
-    from biasgp.persistence import ModelFileError
-
-    try:
-        needs = _read_needs(saved.about)
-        expected = getattr(saved.estimator, "feature_names_in_", None)
-        columns = [*(feature.name for feature in needs.features), *filter(None, [needs.together])]
-        if expected is None or columns != list(expected):
-            raise ValueError
-    except Exception:  # whatever notes that make no sense lead to
-        reason = "what it says of its columns is not what `biasgp fit` writes, or not what its model needs"
-        raise ModelFileError(f"{name} is damaged or forged: {reason}. Fit again.") from None
-    return needs
-
-
-def _read_needs(about: dict[str, Any]) -> _Needs:
-    """The same from the notes themselves; an error of whatever kind where they make no sense."""
-    import numpy as np
-    import pandas as pd
-
-    from biasgp.data.columns import Feature
-    from biasgp.data.table import Format
-
-    features = []
-    for fields in about["features"]:
-        feature = Feature(**{**fields, "columns": tuple(fields["columns"])})
-        names = (feature.name, *feature.columns)
-        if not isinstance(fields["columns"], list) or not all(isinstance(name, str) for name in names):
-            raise TypeError
-        if not feature.columns or not isinstance(feature.is_time, bool) or not isinstance(feature.zoned, bool):
-            raise TypeError
-        origin = pd.Timestamp(feature.origin) if feature.is_time else pd.Timestamp(0)
-        if pd.isna(origin) or origin.tz is not None:
-            raise ValueError
-        features.append(feature)
-    ranges = np.array(about["ranges"])
-    if ranges.shape != (len(features), 2) or ranges.dtype.kind not in "if" or not np.isfinite(ranges).all():
-        raise ValueError
-    if not isinstance(about["target"], str):
-        raise TypeError
-    formats = {column: Format(**fields) for column, fields in about.get("formats", {}).items()}
-    if not all(form.decimal in ("", ",", ".") and form.day_first in (None, False, True) for form in formats.values()):
-        raise ValueError
-    if not isinstance(about.get("together"), str | None):
-        raise TypeError
-    return _Needs(about["target"], tuple(features), ranges, formats, about.get("together"))
-
-
-def _readings(table: Table, needs: _Needs) -> Readings:
+def _readings(table: Table, needs: Needs) -> Readings:
     """The model's columns of a new table; rows with a missing input are kept, and not predicted."""
     import numpy as np
 

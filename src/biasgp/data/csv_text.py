@@ -50,7 +50,7 @@ def read_cells(
         raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
     if sep is None and re.fullmatch(r"sep=.", lines[0], re.IGNORECASE):  # Excel's own hint to itself
         sep, lines[0] = lines[0][-1], ""
-    mark = _separator(lines, sep)
+    mark = separator(lines, sep)
     records = _records(lines, mark, name)
     _, first = next(records)
     if header is False:
@@ -122,7 +122,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _separator(lines: Sequence[str], sep: str | None) -> str:
+def separator(lines: Sequence[str], sep: str | None) -> str:
     """The one given; or the one that cuts the first lines evenly, into the most cells that hold a value."""
     if sep is not None:
         mark = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(sep.lower(), sep)

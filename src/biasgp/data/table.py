@@ -41,6 +41,14 @@ class ReadOptions:
     day_first: bool | None = None
     header: bool | None = None
 
+    @property
+    def given(self) -> Format:
+        """What was said of how cells are written."""
+        decimal = "" if self.decimal is None else DECIMALS.get(self.decimal.strip().lower())
+        if decimal is None:
+            raise TableError(f"--decimal must be point or comma, got {self.decimal!r}.")
+        return Format(decimal, self.day_first)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -62,10 +70,7 @@ class Table:
     def read(cls, source: str | Path, options: ReadOptions | None = None) -> Table:
         """Read a table from a file, or from standard input with "-"."""
         options = options or ReadOptions()
-        decimal = "" if options.decimal is None else DECIMALS.get(options.decimal.strip().lower())
-        if decimal is None:
-            raise TableError(f"--decimal must be point or comma, got {options.decimal!r}.")
-        given = Format(decimal, options.day_first)
+        given = options.given
         name = "standard input" if str(source) == "-" else Path(source).name
         data = sys.stdin.buffer.read() if str(source) == "-" else _bytes_of(Path(source))
         if not data.strip():
