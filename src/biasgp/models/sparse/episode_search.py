@@ -56,8 +56,8 @@ class EpisodePolicy:
     not quite linear, and how common they are is not known."""
     fitted_gap: float = 5.0
     """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
-    fitted. That tells more than the gain before they are. Of 210 records without a fault 3 have such an explanation, and
-    5 have one within 6.5 or 7.5 nats, which names no more of the shifts of 4 σ (benchmarks/faults.py)."""
+    fitted. That tells more than the gain before they are. Of 210 records without a fault 3 have such an explanation. At
+    6.5 nats 5 have, and no more of the shifts of 4 σ are named (benchmarks/faults.py)."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
