@@ -27,17 +27,23 @@ from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.persistence import load_model, save_model
 from biasgp.runner import Execution, Store, Task, run
 from biasgp.staging import ORPHANS_END, stage, sweep
+from biasgp.stream import Stream
+from biasgp.stream import load as load_stream
 
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
 """Columns of the results about the fit of each group."""
 EPISODES = "episodes"
 """One more of them, where biases that last were looked for."""
-WHOLE = ("readings", "flagged", EPISODES)
+PUSHED = ("readings", "settled", "flagged", "seconds")
+"""Columns of the results about readings that were pushed; flagged are those among the settled."""
+WHOLE = ("readings", "settled", "flagged", EPISODES)
 FINISHED = "groups.jsonl"
 DIGITS = 12
 """Of a hash, in hexadecimal: two of 100,000 names that look alike otherwise share one with a chance of 2e-5."""
 LONGEST_WORDS = 40
 """Characters of a group's name in its file name."""
+
+_QUIET = Execution(progress=False)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,41 @@ class Fleet:
                 X = table.iloc[group.rows][self.features]
                 found.iloc[group.rows] = np.column_stack(self.model(group.name).predict(X, return_std=True))
         return found
+
+    def push(self, table: pd.DataFrame, *, target: str, execution: Execution = _QUIET) -> pd.DataFrame:
+        """New readings of all groups, each into the stream of its model; one row per group that has any.
+
+        Streams begin where the fits ended and are kept in the folder, so that the next call goes on with them, here or
+        on the workers of a cluster. Settled verdicts of each group are added to a file of its own, the column
+        "verdicts". Calling it again with the same readings, after it was stopped or not, adds nothing twice.
+
+        Parameters
+        ----------
+        table : DataFrame
+            With the columns of the fit. Readings without a group, or of one without a model, are left out.
+        target : str
+            Column of the readings.
+        execution : Execution
+            Workers, a time limit for each group, and progress.
+        """
+        execution.check()
+        fitted = dict(self.results.loc[self.results["status"] == "ok", ["group", "file"]].itertuples(index=False))
+        groups = [group for group in FleetGroup.all_in(table[self.by]) if group.name in fitted]
+        columns = [*self.features, target]
+
+        def data(group: FleetGroup) -> list[pd.DataFrame]:
+            return [table.iloc[group.rows][columns]]
+
+        def payload(group: FleetGroup) -> tuple[Any, ...]:
+            model, verdicts = (self.folder / name for name in (fitted[group.name], verdict_file(group)))
+            (read,) = data(group)
+            return model, verdicts, read, target, _digest([np.asarray(pd.util.hash_pandas_object(read)).tobytes()])
+
+        def verdict_file(group: FleetGroup) -> str:
+            return f"{group.slug}.verdicts.csv"
+
+        work = GroupWork(_push_one, payload, (biasgp.__version__, "push"), data, verdict_file, PUSHED)
+        return run_groups(groups, work, self.folder, execution).rename(columns={"file": "verdicts"})
 
 
 @dataclass(frozen=True)
@@ -316,6 +357,33 @@ def _fit_one(task: tuple[Any, pd.DataFrame, Array, str, dict[str, Array]]) -> di
         "trustworthy": bool(getattr(estimator, "trustworthy_", not doubts)),
         "message": " ".join(doubts),
     }
+
+
+def _push_one(task: tuple[Path, Path, pd.DataFrame, str, str]) -> dict[str, Any]:
+    """Readings into the stream beside a model, and its settled verdicts into a file; once for each batch."""
+    model, verdicts, read, target, batch = task
+    began, place = time.perf_counter(), model.with_suffix(".stream")
+    going_on: Any = load_stream(place) if place.exists() else load_model(model)
+    stream: Stream = going_on if isinstance(going_on, Stream) else going_on.stream()
+    if stream.about.get("batch") != batch:
+        known = verdicts.read_bytes() if verdicts.exists() else b""
+        found = stream.push(read.drop(columns=target), read[target]).settled
+        columns = ("time", "y", "mean", "std", "outlier_probability", "bias", "episode")
+        lines = pd.DataFrame({name: getattr(found, name) for name in columns})
+        # Verdicts first: if this is ended here, the stream is as it was and the batch is pushed again. Then its lines
+        # are cut off, by the length that the stream has of the file.
+        whole = (
+            known[: int(stream.about.get("length", 0))]
+            + lines.to_csv(index=False, header="length" not in stream.about).encode()
+        )
+        with stage(verdicts, ORPHANS_END) as folder:
+            (folder / "verdicts").write_bytes(whole)
+            (folder / "verdicts").replace(verdicts)
+        outcome = {"settled": len(found), "flagged": int(found.outlier.sum())}
+        stream.about.update(batch=batch, length=len(whole), **outcome)
+        stream.save(place)
+    told = {name: int(stream.about[name]) for name in ("settled", "flagged")}
+    return {"readings": len(read), **told, "seconds": time.perf_counter() - began, "message": ""}
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:

@@ -6,12 +6,14 @@ lag. Time and memory per reading are constant.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +35,7 @@ from biasgp.estimators.validation import (
     check_positive_integer,
     column_names,
 )
+from biasgp.messages import BiasGPWarning
 from biasgp.models.episodes import SHIFT, STEP
 from biasgp.models.live import Kind, LiveFilter, LiveReadings, _Memory
 from biasgp.persistence import ModelFileError, read_model, save_model
@@ -167,6 +170,14 @@ class Verdicts:
         return self._units.instants(self._values[:, core.BEGAN])
 
 
+class _Learnt(NamedTuple):
+    """A model of the last readings, these (as `_Memory` has them), and what was pending then."""
+
+    model: LargeGP
+    rows: Array
+    pending: Array
+
+
 class Stream:
     """A fitted model that goes on, from `model.stream()`.
 
@@ -203,6 +214,8 @@ class Stream:
     >>> len(verdicts.settled)
     22
     """
+
+    _learning: Future[_Learnt] | None = None
 
     def __init__(self, live: LiveFilter, units: _Units, estimator: LargeGP, memory: _Memory, late: str) -> None:
         self._live, self._units, self._estimator, self._memory, self.late = live, units, estimator, memory, late
@@ -248,6 +261,7 @@ class Stream:
         noise_variance : float or array-like, optional
             Known variance of each reading's error, as in fit.
         """
+        self._go_on_with_what_was_learnt()
         X, values, known = self._checked(t, y, noise_variance)
         times = self._live.times(X)
         too_late = times < self._live.settled_time
@@ -282,22 +296,65 @@ class Stream:
         found = self._live.open_verdicts()
         return Verdicts(found[found[:, core.WHICH] >= 0.0], self._units)
 
-    def refit(self) -> Self:
+    def refit(self, *, background: bool = False) -> Self:
         """Learn the parameters again, from the last readings (at most `memory` of them, those of the fit included).
 
-        Settled verdicts stay; those that are pending are made anew.
+        Settled verdicts stay; those that are pending are made anew. With `background` it returns at once: a thread
+        learns while readings are pushed, the first `push` after it has ended goes on with the new parameters, and
+        `refitting` says whether it is under way. One at a time: until then, another call changes nothing. Where the
+        fit fails, `push` warns and goes on with what it had. Saving does not wait for it, and does not keep it.
         """
-        rows = self._memory.rows.copy()
+        if self.refitting:
+            return self
+        rows, pending, estimator = self._memory.rows.copy(), self._live.open_verdicts(), deepcopy(self._estimator)
         there = rows[:, 1] == rows[:, 1]
-        used, pending = rows[there], self._live.open_verdicts()
-        model = deepcopy(self._estimator).fit(used[:, 3:], used[:, 1], used[:, 2])
-        numbers = used[:, 0].astype(np.int64)[_last_of(model).rows]
+        used = rows[there]
+
+        def learn() -> _Learnt:
+            return _Learnt(estimator.fit(used[:, 3:], used[:, 1], used[:, 2]), rows, pending)
+
+        if background:
+            pool = ThreadPoolExecutor(1, "biasgp-refit")
+            self._learning = pool.submit(learn)
+            pool.shutdown(wait=False)  # the thread ends with the fit
+        else:
+            self._go_on_with(learn())
+        return self
+
+    @property
+    def refitting(self) -> bool:
+        """Whether parameters are being learnt, or were and the next `push` goes on with them."""
+        return self._learning is not None
+
+    def _go_on_with_what_was_learnt(self) -> None:
+        """If it is at hand."""
+        learning = self._learning
+        if learning is None or not learning.done():
+            return
+        self._learning = None
+        error = learning.exception()
+        if error is None:
+            self._go_on_with(learning.result())
+        else:
+            text = f"The parameters could not be learnt again, and the stream goes on as it was: {error}"
+            warnings.warn(BiasGPWarning(text), stacklevel=3)
+
+    def _go_on_with(self, learnt: _Learnt) -> None:
+        """New parameters; readings that have come since they were begun to be learnt are taken in once more."""
+        model, rows, pending = learnt
+        there = rows[:, 1] == rows[:, 1]
+        numbers = rows[there, 0].astype(np.int64)[_last_of(model).rows]
         n_open = int(np.isfinite(pending[:, core.RAW]).sum())
         live, units = _begun(model, numbers, self._units.columns, self.lag, n_open)
-        missing = rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])]
-        live.push(units.readings(missing[:, 0].astype(np.int64), missing[:, 3:], missing[:, 1], missing[:, 2]))
+        now = self._memory.rows
+        newest = rows[:, 0].max()
+        for again in (rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])], now[now[:, 0] > newest].copy()):
+            live.push(units.readings(again[:, 0].astype(np.int64), again[:, 3:], again[:, 1], again[:, 2]))
         self._live, self._units, self._estimator = live, units, unfitted(model, live.column)
-        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without a fit that is under way."""
+        return {name: value for name, value in vars(self).items() if name != "_learning"}
 
     def save(self, path: str | Path) -> None:
         """Write the stream to a file, which is whole or not there; `load` reads it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import zipfile
 from datetime import datetime
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import biasgp.stream
-from biasgp import ConstantBiasGP, GaussianGP, SparseBiasGP
+from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, SparseBiasGP
 from biasgp.kernels import Linear, Matern32
 from biasgp.persistence import ModelFileError, load_model, save_model
 from biasgp.stream import Stream
@@ -331,6 +332,53 @@ def test_refit_learns_from_the_window_and_keeps_what_is_open(model):
     assert found.number[0] == 300 and found.settled.number.tolist() == [290]
     again = stream.refit().push(FITTED + 301.0, 5.0)
     assert np.isfinite(again.mean).all()
+
+
+class TestRefitInTheBackground:
+    @pytest.fixture
+    def held(self, monkeypatch):
+        """Fits wait until this is set."""
+        go, fit = threading.Event(), SparseBiasGP.fit
+        monkeypatch.setattr(SparseBiasGP, "fit", lambda *args, **options: go.wait(60) and fit(*args, **options))
+        yield go
+        go.set()
+
+    @staticmethod
+    def readings(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        t = np.arange(FITTED + first, FITTED + first + count, dtype=float)
+        return t, 5.0 + np.sin(t / 20.0) + 2.0 * SIGMA * np.random.default_rng(first).standard_normal(count)
+
+    def test_it_is_the_same_refit(self, model, held):
+        waiting, there = (model.stream(lag=10, memory=200) for _ in range(2))
+        for stream in (waiting, there):
+            stream.push(*self.readings(0, 250))
+        assert waiting.refit(background=True) is waiting and waiting.refitting
+        before = waiting._units
+        while_it_lasts = waiting.push(*self.readings(250, 30))
+        assert waiting._units is before and while_it_lasts.settled.number.tolist() == [*range(240, 270)]
+        assert pickle.loads(pickle.dumps(waiting)).refitting is False
+        learning = waiting._learning
+        held.set()
+        learning.result(60)
+        after = waiting.push(*self.readings(280, 5))
+        assert not waiting.refitting and after.settled.number.tolist() == [*range(270, 275)]
+        there.refit()
+        there.push(*self.readings(250, 30))
+        there.push(*self.readings(280, 5))
+        np.testing.assert_allclose(waiting.pending().mean, there.pending().mean, rtol=1e-12)
+        np.testing.assert_allclose(waiting.pending().std, there.pending().std, rtol=1e-12)
+
+    def test_one_that_fails_is_told_and_the_stream_goes_on(self, model, monkeypatch):
+        def fail(*args, **options):
+            raise ValueError("no room")
+
+        stream = model.stream(lag=10, memory=200)
+        monkeypatch.setattr(SparseBiasGP, "fit", fail)
+        stream.refit(background=True)
+        stream._learning.exception(60)
+        with pytest.warns(BiasGPWarning, match="could not be learnt again, and the stream goes on as it was: no room"):
+            stream.push(*self.readings(0, 5))
+        assert not stream.refitting and len(stream.pending()) == 5
 
 
 def test_the_memory_of_a_stream_is_bounded(stream):
