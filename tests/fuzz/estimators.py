@@ -22,7 +22,10 @@ def draw(rng: np.random.Generator, columns: int) -> Any:
     settings = _shared(rng) | options(rng)
     if estimator not in (StudentTGP, ScaleMixtureGP):
         settings |= _of_large_models(rng)
-    return estimator(_kernel(rng, columns), **settings)
+    kernel = _kernel(rng, columns)
+    if settings.get("approximation") == "state-space" and "Periodic" in repr(kernel):
+        settings["approximation"] = "auto"  # its state has dozens of numbers, which takes minutes
+    return estimator(kernel, **settings)
 
 
 def _maybe(rng: np.random.Generator, chance: float, **options: Any) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def test_interpreted_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = (Matern32() + Constant()).bind(X[:, :1])
 
     def everything() -> list[np.ndarray]:
-        markov_passes.passes.cache_clear()
+        markov_passes._passes.cache_clear()
         K = MarkovEngine(bound, X[:, :1]).covariance(bound, noise)
         density, posterior = K.negative_log_density(y), K.posterior(y)
         clamped = K.clamped_solve(y, y, np.arange(N) % 3 > 0)
@@ -188,7 +188,7 @@ def test_interpreted_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         for one, other in zip(everything(), compiled, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-10)
     finally:
-        markov_passes.passes.cache_clear()
+        markov_passes._passes.cache_clear()
 
 
 def test_a_kernel_that_is_no_state_is_refused() -> None:

@@ -38,6 +38,10 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+_KNOWN_TO_THE_COMPILER = 4
+"""Numbers of a state up to which the passes are compiled for just that many, which makes them several times as fast."""
+
+
 class Passes(NamedTuple):
     """The passes for states of one size."""
 
@@ -57,10 +61,14 @@ class Gaps(NamedTuple):
     Q: Array
 
 
-@cache
 def passes(size: int) -> Passes:
-    """The passes for states of `size` numbers, which the compiler then knows."""
-    s = size
+    """The passes for states of `size` numbers."""
+    return _passes(size if size <= _KNOWN_TO_THE_COMPILER else 0)
+
+
+@cache
+def _passes(size: int) -> Passes:
+    """The passes, compiled for states of one size; 0: of any."""
 
     @_compile
     def forward(readings: Any, gaps: Any, state: Any, filtered: Any) -> float:
@@ -69,6 +77,7 @@ def passes(size: int) -> Passes:
         `state`: mean and covariance after the readings before, which are moved on to after these.
         """
         y, R, H = readings
+        s = size if size > 0 else H.shape[1]
         which, _, A, Q = gaps
         mean, after = state
         m, P, v, F = filtered
@@ -131,6 +140,7 @@ def passes(size: int) -> Passes:
         each reading.
         """
         y, R, H = readings
+        s = size if size > 0 else H.shape[1]
         which, tau, A, Q = gaps
         r, N = state
         m, P, v, F = filtered
@@ -221,6 +231,7 @@ def passes(size: int) -> Passes:
     def collect(weighted: Any, gaps: Any, prior: Any, state: Any, out: Any) -> None:
         """Add to out what f at each reading has in common with Σ v f over it and those before."""
         v, H = weighted
+        s = size if size > 0 else H.shape[1]
         which, _, A, _ = gaps
         turned = np.zeros(s)
         for t in range(len(v)):
@@ -243,6 +254,7 @@ def passes(size: int) -> Passes:
     def collect_backward(weighted: Any, gaps: Any, prior: Any, state: Any, out: Any) -> None:
         """The same for those after it."""
         v, H = weighted
+        s = size if size > 0 else H.shape[1]
         which, _, A, _ = gaps
         turned = np.zeros(s)
         for t in range(len(v) - 1, -1, -1):
@@ -263,6 +275,7 @@ def passes(size: int) -> Passes:
     @_compile
     def carry(vectors: Any, A: Any, gains: Any, H: Any) -> None:
         """Vectors (k, s), moved by each A and then taken through the reading after it, if there is one: (I − Khᵀ)v."""
+        s = size if size > 0 else A.shape[1]
         turned = np.zeros(s)
         for t in range(len(A)):
             for row in range(len(vectors)):

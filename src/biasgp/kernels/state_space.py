@@ -19,8 +19,9 @@ from scipy.special import ive
 
 from biasgp._typing import Array
 
-PERIODIC_ACCURACY = 1e-12
-"""What the cosines that are left out of a periodic kernel may add up to, as a share of its variance."""
+PERIODIC_ACCURACY, _MOST_COSINES = 1e-12, 40
+"""What the cosines that are left out of a periodic kernel may add up to, as a share of its variance; and how many there
+are at most, which is enough for length-scales down to .2. The cost grows as the cube of their number."""
 _FORGOTTEN = 700.0
 """Decay lengths of a gap over which nothing is left of a state: exp(−700) is near the smallest double."""
 
@@ -173,9 +174,10 @@ def periodic(variance: float, length_scale: float, period: float, column: int) -
     Its coefficients are Bessel functions of 1/ℓ², and as many are taken as PERIODIC_ACCURACY asks for.
     """
     z, omega = length_scale**-2.0, 2.0 * math.pi / period
-    order = 1
-    while 1.0 - (ive(0, z) + 2.0 * ive(np.arange(1, order + 1), z).sum()) > PERIODIC_ACCURACY:
-        order += 1
+    number = np.arange(_MOST_COSINES + 1)
+    left: Array = 1.0 - np.cumsum(np.where(number == 0, 1.0, 2.0) * ive(number, z))
+    enough = np.flatnonzero(left[1:] <= PERIODIC_ACCURACY)
+    order = 1 + int(enough[0]) if len(enough) else _MOST_COSINES
     turns = np.repeat(np.arange(order + 1), 2)[1:]  # cosines per period: one number for the mean, two for each other
     weights = np.where(turns == 0, 1.0, 2.0) * ive(turns, z)
     slopes = np.where(turns == 0, 1.0, 2.0) * (0.5 * (ive(turns - 1, z) + ive(turns + 1, z)) - ive(turns, z))
@@ -200,9 +202,8 @@ def periodic(variance: float, length_scale: float, period: float, column: int) -
         by_omega = float(turns[cosine] @ (by_F[sine, cosine] - by_F[cosine, sine]))
         return np.array([np.vdot(by_P, P), -2.0 * z * by_z, -omega * by_omega])
 
-    return StateSpace(
-        P, lambda X: np.broadcast_to(reading, (len(X), len(turns))), move, pull, column, PERIODIC_ACCURACY
-    )
+    accuracy = max(float(left[order]), PERIODIC_ACCURACY)
+    return StateSpace(P, lambda X: np.broadcast_to(reading, (len(X), len(turns))), move, pull, column, accuracy)
 
 
 def _one_clock(left: StateSpace, right: StateSpace) -> bool:
