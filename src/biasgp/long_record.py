@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.markov import MarkovCovariance, MarkovEngine, is_markov
@@ -264,7 +263,7 @@ def _fit_to_sample(model: LargeGP, blocks: Sequence[_Block], workers: _Workers) 
     frames = workers.map(_some, _bare(chosen), [b.part for b in chosen], [count] * len(chosen), [False] * len(chosen))
     frame, (time, reading) = pd.concat(frames), blocks[0].columns
     frame = frame[frame[reading].notna()]
-    estimator = clone(model).set_params(approximation="state-space")
+    estimator = type(model)(**model.get_params(deep=False)).set_params(approximation="state-space")
     if isinstance(estimator, SparseBiasGP):
         estimator.set_params(order=None)
     estimator.fit(frame[[time]], frame[reading])

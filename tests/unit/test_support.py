@@ -61,13 +61,8 @@ class Problem:
             value = multivariate_normal.logpdf(self.y, cov=K + self.covariance_of_bias(slab, labels))
         counts = np.bincount(labels, minlength=slab.n_groups + 1)[1:]
         n_out = out.sum()
-        value += np.log(PRIOR.spotless * (n_out == 0) + (1.0 - PRIOR.spotless) * np.exp(self.log_share(n_out, n)))
+        value += betaln(n_out + PRIOR.outliers, n - n_out + PRIOR.clean) - betaln(PRIOR.outliers, PRIOR.clean)
         return value + gammaln(counts + 1).sum() + gammaln(slab.n_groups) - gammaln(n_out + slab.n_groups)
-
-    @staticmethod
-    def log_share(n_out, n):
-        """log p(which so many of n are outliers), the share of outliers integrated out."""
-        return betaln(n_out + PRIOR.outliers, n - n_out + PRIOR.clean) - betaln(PRIOR.outliers, PRIOR.clean)
 
     def every_labels(self, slab):
         for labels in itertools.product(range(slab.n_groups + 1), repeat=len(self.y)):
@@ -115,34 +110,6 @@ def test_odds_of_one_reading_are_those_of_the_evidence(slab):
             others = [np.where(np.arange(len(labels)) == i, c, labels) for c in range(slab.n_groups + 1)]
             evidence = [problem.evidence(slab, other) for other in others]
             assert_allclose(weights[i] - weights[i, 0], np.array(evidence) - evidence[0], atol=1e-8)
-
-
-@every_slab
-def test_labels_have_a_proper_prior(slab):
-    n = 5
-    every = np.array(list(itertools.product(range(slab.n_groups + 1), repeat=n)))
-    log_prior = [PRIOR.log_labels(slab.counts(labels), n) for labels in every]
-    assert np.exp(log_prior).sum() == pytest.approx(1.0, abs=1e-12)
-    assert np.exp(log_prior[0]) > PRIOR.spotless
-
-
-def test_readings_without_an_outlier_are_taken_for_spotless_but_another_one_is_not():
-    problem = Problem(60, shifts=(0.0, 0.0))
-    slab = Slab((1.0,), 9.0)
-    support = problem.support(slab)
-    clean, out = support.label_prior().T
-    _, share = PRIOR.shares(np.zeros(1), 59)
-    assert_allclose(clean + out, 1.0, atol=1e-12)
-    assert (out < 0.2 * share).all()
-    # A label that is not 0 says that there are outliers: then the odds are those of the shares.
-    one = problem.support(slab, np.arange(60) == 7)
-    assert_allclose(one.label_prior()[0], PRIOR.shares(np.ones(1), 59), atol=1e-12)
-    assert (one.label_prior()[7] == support.label_prior()[7]).all()
-    # What is expected of another reading does not depend on whether this record is spotless.
-    density = support.log_predictive()
-    residual, variance = support._left_out(slice(None))
-    broad = slab.log_joint(problem.y, problem.y[:, None] - residual, variance, PRIOR.shares(np.zeros((60, 1)), 59))
-    assert_allclose(density, np.logaddexp(*broad.T), atol=1e-10)
 
 
 @every_slab

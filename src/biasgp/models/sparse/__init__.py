@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mixture_moments
@@ -267,7 +267,7 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
     if slab.replaced:
         means, variances = np.array(slab.means), np.array(slab.variances)
     shares = PRIOR.shares(slab.counts(labels), len(labels))[1:]
-    log_predictive = float(support.log_predictive().sum())
+    log_density = logsumexp(support.log_weights(), axis=1)
     moments = average(support, rng)
     # The readings that are reported as outliers: by the average over labels.
     flagged = moments.probability > 0.5
@@ -289,7 +289,7 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
         groups=tuple(Group(*each) for each in np.column_stack([shares, means, variances]).tolist()),
         slab=slab,
         log_evidence=state.evidence,
-        leave_one_out=log_predictive,
+        leave_one_out=float(log_density.sum()),
         trace=tuple(search.trace),
         findings=(),
         notes=tuple(notes),

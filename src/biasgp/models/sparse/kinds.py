@@ -30,8 +30,6 @@ class _SlabPrior:
     outliers: float = 1.0
     clean: float = 9.0
     """The share of outliers is Beta(outliers, clean): 0.1 with a standard deviation of 0.09."""
-    spotless: float = 0.5
-    """Chance that a record has no outlier at all; the share above is that of the others."""
     max_share: float = 0.5
     """A search never starts from more flagged readings than this share: the majority defines the signal."""
     lowest_variance: float = 1e-4
@@ -44,32 +42,17 @@ class _SlabPrior:
     def shares(self, counts: Array, n: int) -> Array:
         """Posterior mean of the shares of clean readings and of each group, given the number of each group among n.
 
-        It is also the probability of each label for another reading, of a record that may have outliers.
+        It is also the probability of each label for another reading.
         """
         n_out, n_groups = counts.sum(axis=-1, keepdims=True), counts.shape[-1]
         total = n + self.outliers + self.clean
         groups = (n_out + self.outliers) / total * (counts + 1.0) / (n_out + n_groups)
         return np.concatenate([(n - n_out + self.clean) / total, groups], axis=-1)
 
-    def conditional(self, counts: Array, n: int) -> Array:
-        """p(label of a reading | those of n others), in the order of `shares`; counts are of these others."""
-        chances = self.shares(counts, n)
-        none = counts.sum(axis=-1) == 0
-        if none.any():
-            # The first outlier of a record says that it is not spotless.
-            empty = np.exp(betaln(self.outliers, n + 1 + self.clean) - betaln(self.outliers, self.clean))
-            first = (1.0 - self.spotless) * empty / (self.spotless + (1.0 - self.spotless) * empty)
-            chances[none, 1:] *= first
-            chances[none] /= chances[none].sum(axis=-1, keepdims=True)
-        return chances
-
     def log_labels(self, counts: Array, n: int) -> float:
         """log p(labels of n readings), with the share of outliers and that of each group among them integrated out."""
         n_out, n_groups = counts.sum(), len(counts)
         value = betaln(n_out + self.outliers, n - n_out + self.clean) - betaln(self.outliers, self.clean)
-        value += np.log1p(-self.spotless)
-        if n_out == 0:
-            value = np.logaddexp(np.log(self.spotless), value)
         return float(value + gammaln(counts + 1.0).sum() + gammaln(n_groups) - gammaln(n_out + n_groups))
 
 

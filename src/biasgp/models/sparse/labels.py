@@ -186,26 +186,16 @@ class Support:
 
         −∞ for labels that verdicts do not allow.
         """
-        return self._allowed(self.free_log_weights(rows), rows)
-
-    def free_log_weights(self, rows: Rows = EVERYTHING) -> Array:
-        """The same, as if there were no verdict on these readings."""
-        return self._log_joint(rows, self.label_prior(rows))
-
-    def _allowed(self, weights: Array, rows: Rows) -> Array:
-        """Log weights of labels that verdicts do not allow become −∞."""
+        weights = self.free_log_weights(rows)
         if self.verdict is not None:
             weights[self.barred(rows)] = -np.inf
         return weights
 
-    def log_predictive(self) -> Array:
-        """log p(yᵢ | the others) of each reading, as of another one: that no other is an outlier rules none out."""
-        return np.asarray(logsumexp(self._log_joint(EVERYTHING, PRIOR.shares(*self._others(EVERYTHING))), axis=1))
-
-    def _log_joint(self, rows: Rows, shares: Array) -> Array:
+    def free_log_weights(self, rows: Rows = EVERYTHING) -> Array:
+        """The same, as if there were no verdict on these readings."""
         residual, variance = self._left_out(rows)
         values = self.fixed.values[rows]
-        return self.slab.log_joint(values, values[:, None] - residual, variance, shares)
+        return self.slab.log_joint(values, values[:, None] - residual, variance, self.label_prior(rows))
 
     def log_odds_against_verdict(self) -> Array | None:
         """Of each reading given the others; NaN where nothing was said of it, None without any verdict."""
@@ -239,12 +229,9 @@ class Support:
 
     def label_prior(self, rows: Rows = EVERYTHING) -> Array:
         """p(labelᵢ = c | the other labels), with the shares integrated out."""
-        return PRIOR.conditional(*self._others(rows))
-
-    def _others(self, rows: Rows) -> tuple[Array, int]:
-        """For each of these rows, the number of each group among all other readings; and how many those are."""
         own = self.labels[rows][:, None] == np.arange(1, self.slab.n_groups + 1)
-        return self.fixed.counts + self.slab.counts(self.labels) - own, len(self.y) + self.fixed.n - 1
+        counts = self.fixed.counts + self.slab.counts(self.labels) - own
+        return PRIOR.shares(counts, len(self.y) + self.fixed.n - 1)
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""
@@ -328,13 +315,11 @@ class Support:
     def climb(self, max_moves: int | None = None) -> int:
         """Make the best single move until none raises p(y, labels); returns the number of moves made.
 
-        At most max_moves, by default one per reading. The record is one that may have outliers: where it may as well
-        have none, the first of many would have to pay for all of them.
+        At most max_moves, by default one per reading.
         """
         limit, everyone = len(self.y) if max_moves is None else max_moves, np.arange(len(self.y))
         for moves in range(limit):
-            weights = self._log_joint(EVERYTHING, PRIOR.shares(*self._others(EVERYTHING)))
-            weights = self._allowed(weights, EVERYTHING)
+            weights = self.log_weights()
             best = weights.argmax(axis=1)
             gain = weights[everyone, best] - weights[everyone, self.labels]
             i = int(gain.argmax())

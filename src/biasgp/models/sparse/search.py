@@ -40,9 +40,6 @@ class SearchPolicy:
     """A search that comes to the labels of the best state is given up unless it is ahead by more."""
     hopeless_gap: float = 20.0
     """A search this far behind the best known state is given up."""
-    few_flags: int = 5
-    """Flagged readings, at most, for which the end of a search is compared with no outlier at all: more would not be
-    there if that were better."""
     rival_gap: float = 3.0
     rival_difference: float = 0.2
     rival_flags: int = 20
@@ -277,10 +274,6 @@ class Search:
         same = np.array_equal(at.x, state.x) and at.slab == state.slab
         support = self.support(state if same else at)
         support.climb()
-        if 0 < int((support.labels > 0).sum()) <= self.policy.few_flags:
-            # A record of which none is an outlier.
-            spotless = self.support(replace(at, labels=np.zeros_like(support.labels), support=None))
-            support = max(support, spotless, key=lambda each: self.evidence(each, at.x))
         labels, report = support.labels.copy(), report.first(len(at.x))
         evidence = self.record("final", support, at.x)
         return State(at.x, at.slab, labels, at.curvature, support, evidence=evidence, report=report)
