@@ -182,9 +182,9 @@ class MarkovCovariance:
         nothing = np.zeros((size, size))
         for piece, readings, gaps in self._pieces(y, backwards=True):
             by_F, by_Q = np.zeros((size, size)), np.zeros(gaps.A.shape if gradient else (0, size, size))
-            parts = (tuple(part[piece.rows] for part in each) for each in (filtered, found))
+            before, after = (tuple(part[piece.rows] for part in each) for each in (filtered, found))
             own = tuple(part[piece.rows] for part in kept) if adjoint else tuple(kept)
-            self._passes.backward(readings, gaps, state, *parts, (by_F, by_Q), own)
+            self._passes.backward(readings, gaps, state, before, (after, (by_F, by_Q), own))
             if gradient:
                 by_theta += self.form.pull(piece.lengths, by_F, by_Q, nothing)
         if gradient:

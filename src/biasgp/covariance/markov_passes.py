@@ -132,18 +132,19 @@ def _passes(size: int) -> Passes:
         return value
 
     @_compile
-    def backward(readings: Any, gaps: Any, state: Any, filtered: Any, found: Any, slopes: Any, adjoint: Any) -> None:
-        """K⁻¹y, the diagonal of K⁻¹, and mean and variance of f at each reading given all others, into `found`.
+    def backward(readings: Any, gaps: Any, state: Any, filtered: Any, results: Any) -> None:
+        """The adjoint of `forward`, into the arrays of `results`: what is found, slopes and adjoint.
 
-        `state`: r and N before the gap to the readings that follow, which are moved on to before these. `slopes` get
-        those of log p(y) in F and in Q of each gap, if the latter has rows; `adjoint`, if it has rows, r and N before
-        each reading.
+        Found: K⁻¹y, the diagonal of K⁻¹, and mean and variance of f at each reading given all others. `state`: r and N
+        before the gap to the readings that follow, which are moved on to before these. Slopes: those of log p(y) in F
+        and in Q of each gap, if the latter has rows. Adjoint: r and N before each reading, if it has rows.
         """
         y, R, H = readings
         s = size if size > 0 else H.shape[1]
         which, tau, A, Q = gaps
         r, N = state
         m, P, v, F = filtered
+        found, slopes, adjoint = results
         alpha, precision, mean_without, variance_without = found
         by_F, by_Q = slopes
         all_r, all_N = adjoint
