@@ -27,7 +27,8 @@ PIECE = 4096
 """Readings at a time whose A and Q are in memory: those of three numbers per state then stay in a core's cache. As many
 different gaps, in a record of any length, are kept in one table."""
 
-
+_KEPT_MOVES = 2**20
+"""Numbers of A, and of Q, that are kept from the pass forward to the pass backward: 8 MB each."""
 _MEMORY_STEP = 64
 """Readings between two looks at how much of a state is left."""
 
@@ -63,8 +64,10 @@ class Timeline:
     """Readings in order of time, and the gaps between them."""
 
     def __init__(self, times: Array) -> None:
-        self.order: Index = np.argsort(times, kind="stable")
-        self.times = times[self.order]
+        in_order = bool((np.diff(times) >= 0.0).all())
+        # A slice where nothing moves, so that nothing is copied.
+        self.order: Index | slice = slice(None) if in_order else np.argsort(times, kind="stable")
+        self.times = self.in_order(times)
         gaps = np.diff(self.times, prepend=self.times[:1])
         lengths = np.unique(gaps[: 2 * PIECE])
         if len(lengths) <= PIECE:
@@ -75,6 +78,18 @@ class Timeline:
             cuts = range(0, len(gaps), PIECE)
             rows = [slice(start, min(start + PIECE, len(gaps))) for start in cuts]
             self.pieces = [_Piece(part, gaps[part], np.arange(part.stop - part.start)) for part in rows]
+
+    def in_order(self, values: Array) -> Array:
+        """Values of the rows of X, in order of time, as compiled code takes them."""
+        return np.require(values[self.order], requirements=["C", "W"])
+
+    def in_rows(self, values: Array) -> Array:
+        """Values in order of time, in the order of the rows of X."""
+        if isinstance(self.order, slice):
+            return values
+        back = np.empty_like(values)
+        back[self.order] = values
+        return back
 
     def moves(self, form: StateSpace, piece: _Piece) -> Gaps:
         """A and Q of a piece's gaps."""
@@ -98,7 +113,7 @@ class MarkovEngine:
 
 
 class _Found(NamedTuple):
-    """Of each reading, in order of time: (K⁻¹y)ᵢ, (K⁻¹)ᵢᵢ, and mean and variance of f given all others."""
+    """Of each reading, in order of time: (K⁻¹y)ᵢ, (K⁻¹)ᵢᵢ, and mean and variance of f given all others, or no rows."""
 
     alpha: Array
     precision: Array
@@ -132,18 +147,29 @@ class MarkovCovariance:
         self.form = state_space_of(kernel, engine.X)
         self._passes = passes(self.form.size)
         self._timeline = engine.timeline
+        self._moves: dict[int, Gaps] = {}
 
     @cached_property
     def _ordered(self) -> tuple[Array, Array]:
         """Noise and h of each reading, in order of time."""
-        order = self._timeline.order
-        return self.noise[order], np.ascontiguousarray(self.form.observe(self.engine.X[order]))
+        line = self._timeline
+        return line.in_order(self.noise), np.ascontiguousarray(self.form.observe(self.engine.X[line.order]))
 
     def _pieces(self, y: Array, *, backwards: bool = False) -> Iterator[tuple[_Piece, tuple[Array, ...], Gaps]]:
         """Each piece of the record with its readings (values, noise, h) and gaps."""
         noise, h = self._ordered
         for piece in self._timeline.pieces[:: -1 if backwards else 1]:
-            yield piece, (y[piece.rows], noise[piece.rows], h[piece.rows]), self._timeline.moves(self.form, piece)
+            yield piece, (y[piece.rows], noise[piece.rows], h[piece.rows]), self._moves_in(piece)
+
+    def _moves_in(self, piece: _Piece) -> Gaps:
+        """A and Q of a piece's gaps, kept from one pass to the next as long as they are few."""
+        start = piece.rows.start
+        if start in self._moves:
+            return self._moves[start]
+        gaps = self._timeline.moves(self.form, piece)
+        if (len(self._moves) + 1) * PIECE * self.form.size**2 <= _KEPT_MOVES:
+            self._moves[start] = gaps
+        return gaps
 
     def filtered(self, y: Array) -> tuple[float, _Filtered]:
         """−log p(y) without its constant, and the pass forward; y in order of time."""
@@ -157,7 +183,7 @@ class MarkovCovariance:
     def state_after(self, y: Array) -> tuple[Array, Array]:
         """Mean and covariance of the state after the last reading; y in the order of the rows of X."""
         noise, h = self._ordered
-        _, before = self.filtered(y[self._timeline.order])
+        _, before = self.filtered(self._timeline.in_order(y))
         mean, covariance = before.mean[-1], before.covariance[-1]
         if not np.isfinite(noise[-1]):
             return mean, covariance
@@ -166,24 +192,31 @@ class MarkovCovariance:
         after = kept @ covariance @ kept.T + noise[-1] * np.outer(gain, gain)
         return mean + gain * before.residual[-1], 0.5 * (after + after.T)
 
-    def smoothed(self, y: Array, filtered: _Filtered, *, adjoint: bool = False) -> tuple[_Found, _Adjoint]:
-        """The pass backward, for a pass forward; with `adjoint`, also r and N before every reading."""
-        found, kept, _ = self._backward(y, filtered, gradient=False, adjoint=adjoint)
-        return found, kept
+    def smoothed(self, y: Array) -> _Found:
+        """Both passes; y in order of time."""
+        return self._backward(y, self.filtered(y)[1], gradient=False)[0]
+
+    def adjoint(self, y: Array, filtered: _Filtered) -> _Adjoint:
+        """The pass backward, for a pass forward."""
+        copied = filtered._replace(residual=filtered.residual.copy(), spread=filtered.spread.copy())
+        kept = _Adjoint(np.empty_like(filtered.mean), np.empty_like(filtered.covariance))
+        self._backward(y, copied, gradient=False, kept=kept)
+        return kept
 
     def _backward(
-        self, y: Array, filtered: _Filtered, *, gradient: bool, adjoint: bool = False
-    ) -> tuple[_Found, _Adjoint, Array]:
+        self, y: Array, filtered: _Filtered, *, gradient: bool, kept: _Adjoint | None = None
+    ) -> tuple[_Found, Array]:
+        """What is found takes the place of `filtered`'s residual and spread: a million readings are 8 MB each time."""
         n, size = len(y), self.form.size
-        found = _Found(*(np.empty(n) for _ in range(4)))
-        rows = n if adjoint else 0
-        kept = _Adjoint(np.empty((rows, size)), np.empty((rows, size, size)))
+        without = np.empty((2, 0 if gradient else n))
+        found = _Found(filtered.residual, filtered.spread, *without)
+        nowhere = (np.empty((0, size)), np.empty((0, size, size)))
         state, by_theta = (np.zeros(size), np.zeros((size, size))), np.zeros(len(self.kernel.theta))
         nothing = np.zeros((size, size))
         for piece, readings, gaps in self._pieces(y, backwards=True):
             by_F, by_Q = np.zeros((size, size)), np.zeros(gaps.A.shape if gradient else (0, size, size))
             before, after = (tuple(part[piece.rows] for part in each) for each in (filtered, found))
-            own = tuple(part[piece.rows] for part in kept) if adjoint else tuple(kept)
+            own = nowhere if kept is None else tuple(part[piece.rows] for part in kept)
             self._passes.backward(readings, gaps, state, before, (after, (by_F, by_Q), own))
             if gradient:
                 by_theta += self.form.pull(piece.lengths, by_F, by_Q, nothing)
@@ -191,53 +224,44 @@ class MarkovCovariance:
             r, N = state
             by_prior = 0.5 * (np.outer(r, r) - N)
             by_theta += self.form.pull(np.zeros(0), nothing, np.zeros((0, size, size)), by_prior)
-        return found, kept, by_theta
-
-    def _in_rows(self, values: Array) -> Array:
-        """Values in order of time, in the order of the rows of X."""
-        back = np.empty_like(values)
-        back[self._timeline.order] = values
-        return back
+        return found, by_theta
 
     def leave_one_out(self, y: Array) -> tuple[Array, Array]:
         """Mean and variance of f at each row of X given the readings at all others."""
-        ordered = y[self._timeline.order]
-        found, _ = self.smoothed(ordered, self.filtered(ordered)[1])
-        return self._in_rows(found.mean), np.maximum(self._in_rows(found.variance), 0.0)
+        found = self.smoothed(self._timeline.in_order(y))
+        return self._timeline.in_rows(found.mean), np.maximum(self._timeline.in_rows(found.variance), 0.0)
 
     def solve(self, b: Array) -> Array:
         if b.ndim > 1:
             return np.column_stack([self.solve(column) for column in b.T])
-        ordered = b[self._timeline.order]
-        return self._in_rows(self.smoothed(ordered, self.filtered(ordered)[1])[0].alpha)
+        return self._timeline.in_rows(self.smoothed(self._timeline.in_order(b)).alpha)
 
     @cached_property
     def _diagonal(self) -> Array:
-        nothing = np.zeros(len(self.noise))
-        return self._in_rows(self.smoothed(nothing, self.filtered(nothing)[1])[0].precision)
+        return self._timeline.in_rows(self.smoothed(np.zeros(len(self.noise))).precision)
 
     def inverse_diagonal(self) -> Array:
         return self._diagonal
 
     def negative_log_density(self, residual: Array, *, each_noise: bool = False) -> Density:
         """−log N(residual; 0, K) and its gradient."""
-        y = residual[self._timeline.order]
+        y = self._timeline.in_order(residual)
         value, filtered = self.filtered(y)
-        found, _, by_theta = self._backward(y, filtered, gradient=True)
-        by_noise = 0.5 * (found.precision - found.alpha**2)
-        count = np.isfinite(self.noise).sum()
-        whole = float(value + 0.5 * count * np.log(2.0 * np.pi))
-        return Density(whole, -by_theta, self._in_rows(by_noise) if each_noise else by_noise.sum(keepdims=True))
+        found, by_theta = self._backward(y, filtered, gradient=True)
+        whole = float(value + 0.5 * np.isfinite(self.noise).sum() * np.log(2.0 * np.pi))
+        if each_noise:
+            return Density(whole, -by_theta, self._timeline.in_rows(0.5 * (found.precision - found.alpha**2)))
+        return Density(whole, -by_theta, np.array([0.5 * (found.precision.sum() - found.alpha @ found.alpha)]))
 
     def _times_C(self, v: Array) -> Array:
         """C(θ)v."""
-        ordered, out = v[self._timeline.order], np.zeros(len(v))
+        ordered, out = self._timeline.in_order(v), np.zeros(len(v))
         for backwards in (False, True):
             state = np.zeros(self.form.size)
             for piece, (values, _, h), gaps in self._pieces(ordered, backwards=backwards):
                 sweep = self._passes.collect_backward if backwards else self._passes.collect
                 sweep((values, h), gaps, self.form.prior, state, out[piece.rows])
-        return self._in_rows(out)
+        return self._timeline.in_rows(out)
 
     def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
         """The free readings alone determine their α, once what the held ones add to y there is taken off."""
@@ -253,7 +277,7 @@ class MarkovCovariance:
         Where the record is too short to see that, the decay that it shows is taken to go on.
         """
         line, (_, h) = self._timeline, self._ordered
-        _, before = self.filtered(y[line.order])
+        _, before = self.filtered(line.in_order(y))
         gains = np.einsum("nij,nj->ni", before.covariance, h) / before.spread[:, None]
         gaps, scale = np.diff(line.times, append=line.times[-1:]), np.sqrt(self.form.prior.diagonal())
         vectors, first, done, remains = np.diag(scale), len(y) // 2, 0, 1.0
@@ -283,8 +307,9 @@ class TimeSurroundings:
         line, n = self.engine.timeline, len(self.engine.X)
         gaps = np.diff(line.times, prepend=-np.inf, append=np.inf)
         beside = np.arange(n) + np.where(gaps[:-1] <= gaps[1:], -1, 1)
+        rows = np.arange(n)[line.order]
         found = np.empty(n, dtype=np.intp)
-        found[line.order] = line.order[np.clip(beside, 0, n - 1)]
+        found[line.order] = rows[np.clip(beside, 0, n - 1)]
         return found
 
     def leave_one_out(self, kernel: Kernel, y: Array, noise: Array, usable: Mask) -> tuple[Array, Array]:
@@ -329,9 +354,9 @@ class MarkovPosterior:
     def _states(self) -> _States:
         K = self._covariance
         line, (noise, h) = K._timeline, K._ordered
-        y = self.residual[line.order]
+        y = line.in_order(self.residual)
         _, before = K.filtered(y)
-        _, adjoint = K.smoothed(y, before, adjoint=True)
+        adjoint = K.adjoint(y, before)
         gain = np.einsum("nij,nj->ni", before.covariance, h) / before.spread[:, None]
         kept = np.eye(K.form.size) - np.einsum("ni,nj->nij", gain, h)
         after = kept @ before.covariance @ kept.swapaxes(1, 2)

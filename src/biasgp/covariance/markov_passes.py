@@ -135,9 +135,10 @@ def _passes(size: int) -> Passes:
     def backward(readings: Any, gaps: Any, state: Any, filtered: Any, results: Any) -> None:
         """The adjoint of `forward`, into the arrays of `results`: what is found, slopes and adjoint.
 
-        Found: K⁻¹y, the diagonal of K⁻¹, and mean and variance of f at each reading given all others. `state`: r and N
-        before the gap to the readings that follow, which are moved on to before these. Slopes: those of log p(y) in F
-        and in Q of each gap, if the latter has rows. Adjoint: r and N before each reading, if it has rows.
+        Found: K⁻¹y and the diagonal of K⁻¹, which may take the place of v and F; and, if they have rows, mean and
+        variance of f at each reading given all others. `state`: r and N before the gap to the readings that follow,
+        which are moved on to before these. Slopes: those of log p(y) in F and in Q of each gap, if the latter has rows.
+        Adjoint: r and N before each reading, if it has rows.
         """
         y, R, H = readings
         s = size if size > 0 else H.shape[1]
@@ -158,9 +159,10 @@ def _passes(size: int) -> Passes:
                     total += before[i, j] * h[j]
                 w[i] = total
             if there:
-                own, weight = v[t] / F[t], 1.0 / F[t]
+                inverse = 1.0 / F[t]
+                own, weight = v[t] * inverse, inverse
                 for i in range(s):
-                    K[i] = w[i] / F[t]
+                    K[i] = w[i] * inverse
                     own -= K[i] * r[i]
                 for i in range(s):
                     total = 0.0
@@ -169,7 +171,8 @@ def _passes(size: int) -> Passes:
                     n[i] = total
                     weight += K[i] * total
                 alpha[t], precision[t] = own, weight
-                mean_without[t], variance_without[t] = y[t] - own / weight, 1.0 / weight - R[t]
+                if len(mean_without):
+                    mean_without[t], variance_without[t] = y[t] - own / weight, 1.0 / weight - R[t]
                 for i in range(s):
                     r[i] += h[i] * own
                     total = 0.0
@@ -179,19 +182,20 @@ def _passes(size: int) -> Passes:
                     turned[i] = total
                 for i in range(s):
                     for j in range(i + 1):
-                        part = B[i, j] - turned[i] * h[j] + h[i] * h[j] / F[t]
+                        part = B[i, j] - turned[i] * h[j] + h[i] * h[j] * inverse
                         N[i, j] = part
                         N[j, i] = part
             else:
                 alpha[t], precision[t] = 0.0, 0.0
-                expected, spread = 0.0, 0.0
-                for i in range(s):
-                    total = 0.0
-                    for j in range(s):
-                        total += N[i, j] * w[j]
-                    expected += h[i] * m[t, i] + w[i] * r[i]
-                    spread += h[i] * w[i] - w[i] * total
-                mean_without[t], variance_without[t] = expected, spread
+                if len(mean_without):
+                    expected, spread = 0.0, 0.0
+                    for i in range(s):
+                        total = 0.0
+                        for j in range(s):
+                            total += N[i, j] * w[j]
+                        expected += h[i] * m[t, i] + w[i] * r[i]
+                        spread += h[i] * w[i] - w[i] * total
+                    mean_without[t], variance_without[t] = expected, spread
             if len(all_r):
                 all_r[t] = r
                 all_N[t] = N

@@ -290,7 +290,7 @@ class InOrderOfTime(Strategy):
         size = max(round(POLICY.sampled_share * len(problem)), SOME_TERMS)
         if size >= len(problem):
             return super().complete(build, problem, found, bounds, max_iter)[1]
-        order = self.engine(problem.kernel, problem.X).timeline.order
+        order = np.arange(len(problem))[self.engine(problem.kernel, problem.X).timeline.order]
         starts = np.linspace(0, len(problem) - size // POLICY.stretches, POLICY.stretches).astype(int)
         part = problem[np.concatenate([order[start : start + size // POLICY.stretches] for start in starts])]
         report = super().complete(build, part, found, bounds, max_iter)[1]

@@ -222,6 +222,7 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
     flagged = probability > 0.5
     residuals = np.where(flagged, np.nan, odds.residual / np.sqrt(odds.variance))
     nearest, bounded = flagged[search.around.nearest[flagged]], at_lower_bound(problem.kernel, report)
+    search.around = None  # makes room: of a million readings, it is 30 MB
     against = search.log_odds_against_verdict()
     notes = diagnosis.notes(residuals, flagged, nearest, float(search.noise.min()), bounded, against)
     return SparseBiasFit(
