@@ -3,7 +3,8 @@
     python benchmarks/stream.py                    everything
     python benchmarks/stream.py --only peers --readings 20000
 
-Parts: speed (readings per second of one core: many per call, and one), agreement (labels after the lag, against a
+Parts: speed (readings per second of one core: many per call, and one), watch (rows of a CSV file per second, by the
+command, its start left out), agreement (labels after the lag, against a
 fresh fit of the whole record), peers (RMSE of the filtered mean, against our own versions of WoLF and ST-RCGP). Times
 are of the processor, the best of three.
 
@@ -16,9 +17,13 @@ setting that is best on the very stream that it is judged by.
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -109,6 +114,29 @@ def speed(n: int) -> None:
 
     print(f"lag 20, blocks of 1000: {n / spent(lambda: in_blocks(1000, n)):,.0f} readings per second")
     print(f"lag 20, one per call: {spent(one_by_one) / 2000 * 1e6:.0f} µs per reading")
+
+
+def watch(n: int) -> None:
+    """The command on files of n and of one row: the difference is what the rows cost."""
+    record = simulate(FITTED + n, 0, one_sided=False)
+    rows = [f"{t:.0f},{y:.6f}" for t, y in zip(record.t, record.y, strict=True)]
+    seconds = {}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(*words: str) -> None:
+            subprocess.run([sys.executable, "-m", "biasgp", *words], cwd=folder, check=True, capture_output=True)
+
+        def write(name: str, part: list[str]) -> None:
+            (Path(folder) / name).write_text("\n".join(["t,y", *part, ""]))
+
+        write("fitted.csv", rows[:FITTED])
+        run("fit", "fitted.csv", "--target", "y", "--features", "t", "--out", "fit")
+        for count in (1, n):
+            write(f"{count}.csv", rows[FITTED : FITTED + count])
+            start = time.perf_counter()
+            run("watch", f"{count}.csv", "--model", "fit/model.skops", "--out", f"{count}.jsonl")
+            seconds[count] = time.perf_counter() - start
+    print(f"{n} rows: {n / (seconds[n] - seconds[1]):,.0f} rows per second; start and end {seconds[1]:.1f} s")
 
 
 def agreement(n: int) -> None:
@@ -241,7 +269,7 @@ def peers(n: int) -> None:
                 print(f"  ÷ {name}: {ratio.mean():.3f}, at most {ratio.max():.3f}", flush=True)
 
 
-PARTS = {"speed": (speed, 200_000), "agreement": (agreement, 5000), "peers": (peers, 5000)}
+PARTS = {"speed": (speed, 200_000), "watch": (watch, 100_000), "agreement": (agreement, 5000), "peers": (peers, 5000)}
 
 
 def main() -> None:

@@ -100,7 +100,9 @@ class Fleet:
                 found.iloc[group.rows] = np.column_stack(self.model(group.name).predict(X, return_std=True))
         return found
 
-    def push(self, table: pd.DataFrame, *, target: str, execution: Execution = _QUIET) -> pd.DataFrame:
+    def push(
+        self, table: pd.DataFrame, *, target: str, verdict: str | None = None, execution: Execution = _QUIET
+    ) -> pd.DataFrame:
         """New readings of all groups, each into the stream of its model; one row per group that has any.
 
         Streams begin where the fits ended and are kept in the folder, so that the next call goes on with them, here or
@@ -113,13 +115,15 @@ class Fleet:
             With the columns of the fit. Readings without a group, or of one without a model, are left out.
         target : str
             Column of the readings.
+        verdict : str, optional
+            Column that says of each reading whether it is good (0) or bad (1), or nothing (NaN).
         execution : Execution
             Workers, a time limit for each group, and progress.
         """
         execution.check()
         fitted = dict(self.results.loc[self.results["status"] == "ok", ["group", "file"]].itertuples(index=False))
         groups = [group for group in FleetGroup.all_in(table[self.by]) if group.name in fitted]
-        columns = [*self.features, target]
+        columns = [*self.features, target, *([] if verdict is None else [verdict])]
 
         def data(group: FleetGroup) -> list[pd.DataFrame]:
             return [table.iloc[group.rows][columns]]
@@ -127,7 +131,8 @@ class Fleet:
         def payload(group: FleetGroup) -> tuple[Any, ...]:
             model, verdicts = (self.folder / name for name in (fitted[group.name], verdict_file(group)))
             (read,) = data(group)
-            return model, verdicts, read, target, _digest([np.asarray(pd.util.hash_pandas_object(read)).tobytes()])
+            batch = _digest([np.asarray(pd.util.hash_pandas_object(read)).tobytes()])
+            return model, verdicts, read, (target, verdict), batch
 
         def verdict_file(group: FleetGroup) -> str:
             return f"{group.slug}.verdicts.csv"
@@ -359,15 +364,18 @@ def _fit_one(task: tuple[Any, pd.DataFrame, Array, str, dict[str, Array]]) -> di
     }
 
 
-def _push_one(task: tuple[Path, Path, pd.DataFrame, str, str]) -> dict[str, Any]:
+def _push_one(task: tuple[Path, Path, pd.DataFrame, tuple[str, str | None], str]) -> dict[str, Any]:
     """Readings into the stream beside a model, and its settled verdicts into a file; once for each batch."""
-    model, verdicts, read, target, batch = task
+    model, verdicts, read, (target, verdict), batch = task
     began, place = time.perf_counter(), model.with_suffix(".stream")
     going_on: Any = load_stream(place) if place.exists() else load_model(model)
     stream: Stream = going_on if isinstance(going_on, Stream) else going_on.stream()
     if stream.about.get("batch") != batch:
         known = verdicts.read_bytes() if verdicts.exists() else b""
-        found = stream.push(read.drop(columns=target), read[target]).settled
+        said = None if verdict is None else read[verdict]
+        found = stream.push(
+            read[[name for name in read if name not in (target, verdict)]], read[target], None, said
+        ).settled
         columns = ("time", "y", "mean", "std", "outlier_probability", "bias", "episode")
         lines = pd.DataFrame({name: getattr(found, name) for name in columns})
         # Verdicts first: if this is ended here, the stream is as it was and the batch is pushed again. Then its lines

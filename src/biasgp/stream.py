@@ -33,11 +33,12 @@ from biasgp.estimators.validation import (
     InputColumns,
     check_choice,
     check_positive_integer,
+    check_values_of_verdict,
     column_names,
 )
 from biasgp.messages import BiasGPWarning
 from biasgp.models.episodes import SHIFT, STEP
-from biasgp.models.live import Kind, LiveFilter, LiveReadings, _Memory
+from biasgp.models.live import Kind, LiveFilter, LiveReadings, Memory, Pushed
 from biasgp.persistence import ModelFileError, read_model, save_model
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.staging import stage
@@ -60,8 +61,9 @@ class _Units:
     columns: InputColumns
     time: int
 
-    def readings(self, numbers: NDArray[np.int64], X: Array, y: Array, known: Array) -> LiveReadings:
+    def readings(self, pushed: Pushed) -> LiveReadings:
         """Readings in the model's units."""
+        numbers, X, y, known, verdict = pushed
         there = y == y
         if there.all():
             response, noise = ScaledResponse(y, self.scaling), np.full(len(y), self.noise)
@@ -70,7 +72,7 @@ class _Units:
             noise = np.where(there, self.noise, np.inf)
         if known.any():
             noise += response.variances(known)
-        return LiveReadings(numbers, y, X, response.z, noise)
+        return LiveReadings(numbers, y, X, response.z, noise, verdict)
 
     def instants(self, seconds: Array) -> NDArray[Any]:
         """Times as the user gives them; those of a zone in UTC."""
@@ -171,10 +173,10 @@ class Verdicts:
 
 
 class _Learnt(NamedTuple):
-    """A model of the last readings, these (as `_Memory` has them), and what was pending then."""
+    """A model of the last readings, these, and what was pending then."""
 
     model: LargeGP
-    rows: Array
+    readings: Pushed
     pending: Array
 
 
@@ -217,7 +219,7 @@ class Stream:
 
     _learning: Future[_Learnt] | None = None
 
-    def __init__(self, live: LiveFilter, units: _Units, estimator: LargeGP, memory: _Memory, late: str) -> None:
+    def __init__(self, live: LiveFilter, units: _Units, estimator: LargeGP, memory: Memory, late: str) -> None:
         self._live, self._units, self._estimator, self._memory, self.late = live, units, estimator, memory, late
         self.n_readings, self.n_ignored = 0, 0
         self.about: dict[str, Any] = {}
@@ -233,9 +235,9 @@ class Stream:
             raise ValueError(f"memory must be {least} to {_LARGEST_MEMORY} readings, got {memory}.")
         last = _last_of(model)
         columns = InputColumns(last.X.shape[1], tuple(model.time_columns_), _names_of(model))
-        kept = _Memory(memory, last.X.shape[1])
+        kept = Memory(memory, last.X.shape[1])
         numbers = np.arange(-len(last.y), 0, dtype=np.int64)
-        kept.add(numbers, last.y, last.known, last.X)
+        kept.add(_as_pushed(model, last, numbers))
         live, units = _begun(model, numbers, columns, lag, min(lag, len(last.y)))
         return cls(live, units, unfitted(model, live.column), kept, late)
 
@@ -248,7 +250,9 @@ class Stream:
         """The time of the last reading, as `Verdicts.time` has it."""
         return self._units.instants(np.array([self._live.last_time]))[0]
 
-    def push(self, t: Any, y: ArrayLike, noise_variance: ArrayLike | None = None) -> Verdicts:
+    def push(
+        self, t: Any, y: ArrayLike, noise_variance: ArrayLike | None = None, verdict: ArrayLike | None = None
+    ) -> Verdicts:
         """Take in one reading or many, and say what is known of each, with what is settled now in `.settled`.
 
         Parameters
@@ -260,9 +264,12 @@ class Stream:
             Readings; NaN where one is missing.
         noise_variance : float or array-like, optional
             Known variance of each reading's error, as in fit.
+        verdict : float or array-like, optional
+            Whether each is good (0), bad (1) or open (NaN), as in fit. A good reading ends an episode.
         """
         self._go_on_with_what_was_learnt()
         X, values, known = self._checked(t, y, noise_variance)
+        said = self._checked_verdict(verdict, len(X))
         times = self._live.times(X)
         too_late = times < self._live.settled_time
         any_late = bool(too_late.any())
@@ -274,9 +281,9 @@ class Stream:
                 f"{self.lag} readings). Leave it out, or make the stream with a larger lag or late='ignore'."
             )
         numbers = np.arange(self.n_readings, self.n_readings + len(X), dtype=np.int64)
-        found, settled = self._live.push(self._units.readings(numbers, X, values, known))
-        taken = slice(None) if not any_late else ~too_late
-        self._memory.add(numbers[taken], values[taken], known[taken], X[taken])
+        pushed = Pushed(numbers, X, values, known, said)
+        found, settled = self._live.push(self._units.readings(pushed))
+        self._memory.add(pushed.rows(~too_late) if any_late else pushed)
         self.n_readings += len(X)
         self.n_ignored += int(too_late.sum())
         if len(settled) and settled[:, core.WHICH].min() < 0.0:
@@ -290,6 +297,42 @@ class Stream:
             return np.array([[t]]), np.array([y]), np.zeros(1)
         X = self._units.columns.check(t)
         return X, *self._units.columns.check_coming(y, noise_variance, len(X))
+
+    def _checked_verdict(self, verdict: Any, n: int) -> Array:
+        """NaN where nothing is said."""
+        if verdict is None:
+            return np.full(n, np.nan)
+        if not self._live.kinds:
+            raise ValueError("verdict needs a stream of a SparseBiasGP: to a GaussianGP no reading is an outlier.")
+        return check_values_of_verdict(np.atleast_1d(np.asarray(verdict)), n)
+
+    def judge(self, number: ArrayLike, verdict: ArrayLike) -> Self:
+        """Say of readings that came before whether they are good (0), bad (1) or open again (NaN).
+
+        Those that are pending are held so at once, and the others of the window are judged anew; of those that are
+        settled, `refit` knows it.
+
+        Parameters
+        ----------
+        number : int or array-like of int
+            Which readings, as `Verdicts.number` has them.
+        verdict : float or array-like
+            One for each.
+        """
+        self._go_on_with_what_was_learnt()
+        numbers = np.atleast_1d(np.asarray(number))
+        if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+            raise ValueError(f"number must be whole numbers, as Verdicts.number has them; got {number!r}.")
+        said = self._checked_verdict(verdict, len(numbers))
+        here = np.isin(numbers, self._memory.readings().number)
+        if not here.all():
+            raise ValueError(
+                f"Reading {numbers[~here][0]} is not among the last {self._memory.count} that the stream remembers. "
+                "Make the stream with a larger memory."
+            )
+        self._memory.judge(numbers, said)
+        self._live.judge(numbers, said)
+        return self
 
     def pending(self) -> Verdicts:
         """What is known by now of the readings that are not settled."""
@@ -306,12 +349,12 @@ class Stream:
         """
         if self.refitting:
             return self
-        rows, pending, estimator = self._memory.rows.copy(), self._live.open_verdicts(), deepcopy(self._estimator)
-        there = rows[:, 1] == rows[:, 1]
-        used = rows[there]
+        last, pending, estimator = self._memory.readings(), self._live.open_verdicts(), deepcopy(self._estimator)
+        used = last.rows(last.y == last.y)
+        told = {} if np.isnan(used.verdict).all() else {"verdict": used.verdict}
 
         def learn() -> _Learnt:
-            return _Learnt(estimator.fit(used[:, 3:], used[:, 1], used[:, 2]), rows, pending)
+            return _Learnt(estimator.fit(used.X, used.y, used.known, **told), last, pending)
 
         if background:
             pool = ThreadPoolExecutor(1, "biasgp-refit")
@@ -341,15 +384,18 @@ class Stream:
 
     def _go_on_with(self, learnt: _Learnt) -> None:
         """New parameters; readings that have come since they were begun to be learnt are taken in once more."""
-        model, rows, pending = learnt
-        there = rows[:, 1] == rows[:, 1]
-        numbers = rows[there, 0].astype(np.int64)[_last_of(model).rows]
+        model, last, pending = learnt
+        there = last.y == last.y
+        numbers = last.number[there][_last_of(model).rows]
         n_open = int(np.isfinite(pending[:, core.RAW]).sum())
         live, units = _begun(model, numbers, self._units.columns, self.lag, n_open)
-        now = self._memory.rows
-        newest = rows[:, 0].max()
-        for again in (rows[~there & np.isin(rows[:, 0], pending[:, core.WHICH])], now[now[:, 0] > newest].copy()):
-            live.push(units.readings(again[:, 0].astype(np.int64), again[:, 3:], again[:, 1], again[:, 2]))
+        now = self._memory.readings()
+        missing = last.rows(~there & np.isin(last.number, pending[:, core.WHICH]))
+        for again in (missing, now.rows(now.number > last.number.max())):
+            live.push(units.readings(again))
+        said = now.verdict == now.verdict
+        if said.any():  # perhaps since the fit began
+            live.judge(now.number[said], now.verdict[said])
         self._live, self._units, self._estimator = live, units, unfitted(model, live.column)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -403,7 +449,7 @@ def _begun(
         kinds = Kind.all_of(model.groups_, model.replaced_, len(model.outlier_mask_))
     live = LiveFilter(model._posterior.kernel, last.X.shape[1], kinds, lag)
     units = _Units(model._scaling, model._scaled_noise_variance, columns, live.column)
-    readings = units.readings(numbers, last.X, last.y, last.known)
+    readings = units.readings(_as_pushed(model, last, numbers))
     cut, step = len(last.y) - n_open, _open_step(model, last)
     if step is not None:
         cut = min(cut, step[0])
@@ -412,6 +458,12 @@ def _begun(
         live.begin_episode(step[1], step[2])
     live.push(readings.rows(slice(cut, None)))
     return live, units
+
+
+def _as_pushed(model: LargeGP, last: LastReadings, numbers: NDArray[np.int64]) -> Pushed:
+    """The last readings of a fit, with what was said of them there."""
+    verdict = model.verdict_[last.rows] if isinstance(model, SparseBiasGP) else np.full(len(last.y), np.nan)
+    return Pushed(numbers, last.X, last.y, last.known, verdict)
 
 
 def _open_step(model: LargeGP, last: LastReadings) -> tuple[int, float, float] | None:
@@ -449,7 +501,7 @@ def _check_stream(thing: Any) -> None:
     if not isinstance(thing, Stream):
         raise ModelFileError(f"holds a {type(thing).__name__}, not a stream. Make one with model.stream().")
     live, units, memory = thing._live, thing._units, thing._memory
-    kinds = isinstance(live, LiveFilter) and isinstance(units, _Units) and isinstance(memory, _Memory)
+    kinds = isinstance(live, LiveFilter) and isinstance(units, _Units) and isinstance(memory, Memory)
     kinds = kinds and isinstance(thing._estimator, GaussianGP | SparseBiasGP) and isinstance(thing.about, Mapping)
     kinds = kinds and thing.late in LATE and type(thing.n_readings) is int and type(thing.n_ignored) is int
     if not kinds or not live.is_sound() or live.width != units.columns.width or memory.width != live.width:
@@ -457,7 +509,8 @@ def _check_stream(thing: Any) -> None:
     trial = deepcopy(thing)
     at = trial._live.last_time
     X = np.full((1, live.width), at if at == at else 0.0)
-    found = trial._live.push(units.readings(np.zeros(1, dtype=np.int64), X, np.full(1, np.nan), np.zeros(1)))[0]
+    nothing = np.full(1, np.nan)
+    found = trial._live.push(units.readings(Pushed(np.zeros(1, dtype=np.int64), X, nothing, np.zeros(1), nothing)))[0]
     mean, std = units.scaling.moments(found[:, core.MEAN], found[:, core.VARIANCE])
     if not (np.isfinite(mean).all() and np.isfinite(std).all()):
         raise ModelFileError("is damaged or forged: its predictions are not numbers. Make the stream again.")

@@ -41,7 +41,7 @@ def record(kernel, n=120, seed=0):
 
 
 def pushed(live, X, y, noise):
-    return live.push(LiveReadings(np.arange(len(y)), y, X, y, noise))
+    return live.push(LiveReadings(np.arange(len(y)), y, X, y, noise, np.full(len(y), np.nan)))
 
 
 def labels(live, settled):
@@ -131,7 +131,7 @@ def test_one_by_one_in_blocks_and_at_once_are_the_same():
     results = []
     for size in (1, 7, 200):
         live = LiveFilter(kernel, 1, KINDS, 9)
-        whole = LiveReadings(np.arange(len(y)), y, X, y, noise)
+        whole = LiveReadings(np.arange(len(y)), y, X, y, noise, np.full(len(y), np.nan))
         parts = [live.push(whole.rows(slice(i, i + size))) for i in range(0, len(y), size)]
         results.append([np.concatenate([part[k] for part in parts]) for k in range(2)])
     for other in results[1:]:
@@ -151,7 +151,7 @@ t = np.arange(60.0)
 y = np.sin(t / 9) + 0.3 * rng.standard_normal(60)
 y[20], y[40:50] = 5.0, y[40:50] + 4.0
 live = LiveFilter(kernel, 1, (Kind(0.05, 0.0, 9.0),), 8)
-found = live.push(LiveReadings(np.arange(60), y, t[:, None], y, np.full(60, 0.09)))
+found = live.push(LiveReadings(np.arange(60), y, t[:, None], y, np.full(60, 0.09), np.full(60, np.nan)))
 print(json.dumps([y.tolist(), [np.nan_to_num(part, neginf=-1e9).tolist() for part in found]]))
 """
 

@@ -49,6 +49,13 @@ def test_streams_go_on_from_call_to_call(stations):
     assert (north["outlier_probability"] > 0.5).sum() == results["flagged"][0] + settled[0].outlier.sum() == 5
 
 
+def test_verdicts_go_with_the_readings(stations):
+    batch = readings(150, 60).assign(said=np.nan)
+    batch.loc[[0, 70], "said"] = [0.0, 1.0]
+    north, south = verdicts(stations, stations.push(batch, target="ppb", verdict="said"))
+    assert north["outlier_probability"][0] == 0.0 and south["outlier_probability"][10] == 1.0
+
+
 def test_the_same_readings_are_taken_in_once(stations):
     batch = readings(150, 60)
     once = stations.push(batch, target="ppb")

@@ -327,7 +327,7 @@ def test_refit_learns_from_the_window_and_keeps_what_is_open(model):
     assert stream.refit() is stream
     assert stream._units.noise > 4.0 * model._scaled_noise_variance
     assert stream.pending().number.tolist() == open_before.number.tolist()
-    assert len(stream._memory.rows) == 200
+    assert stream._memory.count == 200
     found = stream.push(FITTED + 300.0, 5.0)
     assert found.number[0] == 300 and found.settled.number.tolist() == [290]
     again = stream.refit().push(FITTED + 301.0, 5.0)

@@ -34,6 +34,7 @@ from biasgp.covariance.markov_window import (
     TIME,
     TYPICAL,
     VALUE,
+    VERDICT,
     _backward,
     _bias_moments,
     _copy_row,
@@ -177,7 +178,9 @@ def _trial(W: Any, base: Any, groups: Any, rules: Any, change: Any, room: Any) -
         flags[t] = 0.0
         if there:
             clean, out = _log_joint(fact[VALUE], expected, F, groups, rules[CLEAN])
-            flags[t] = 1.0 if out > clean and kind != _CHANGES else 0.0
+            said = fact[VERDICT] == fact[VERDICT]
+            bad = fact[VERDICT] > 0.0 if said else out > clean and kind != _CHANGES
+            flags[t] = 1.0 if bad else 0.0
             total += out if flags[t] > 0.0 else clean
         if there and flags[t] == 0.0:
             _learnt(before, (h, inside, fact[VALUE] - expected, F, fact[NOISE]), w, after, unit)
@@ -193,9 +196,10 @@ def _weigh(W: Any, base: Any, groups: Any, rules: Any, span: Any, scratch: Any) 
     S = len(scratch[2]) + 1
     flags, chosen = np.zeros(stop), np.zeros(stop)
     room = (flags, (np.zeros(S), np.zeros((S, S))), (np.zeros(S), np.zeros((S, S))), scratch)
-    most, what, where, size, now = 0.0, _NOTHING, first, 0.0, 0.0
+    most, what, where, size, now, good = 0.0, _NOTHING, first, 0.0, 0.0, False
     for at in range(stop - 1, first - 1, -1):
         fact = W.facts[at]
+        good = good or fact[VERDICT] == 0.0
         if fact[NOISE] != np.inf:
             expected = fact[VALUE] - fact[place.RESIDUAL]
             clean, out = _log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
@@ -204,7 +208,8 @@ def _weigh(W: Any, base: Any, groups: Any, rules: Any, span: Any, scratch: Any) 
             continue
         wide = _WIDE * max(fact[place.RESIDUAL] ** 2, fact[place.SPREAD])
         for kind in range(_BEGINS, _CHANGES + 1):
-            if kind == _ENDS and fact[EPISODE] == 0.0:
+            # A reading that is known to be good has no bias that lasts either.
+            if (kind == _ENDS and fact[EPISODE] == 0.0) or (kind == _BEGINS and good):
                 continue
             V = wide if kind == _BEGINS else 0.0
             value, mean, variance = _trial(W, base, groups, rules, (kind, V, first, at, stop), room)
@@ -276,14 +281,17 @@ def advance(coming: Any, W: Any, base: Any, counts: Any, given: Any, out: Any) -
         for i in range(s):
             _copy_row(gap[0, i], W.gaps[t, 0, i])
             _copy_row(gap[1, i], W.gaps[t, 1, i])
-        fact[EPISODE] = W.facts[t - 1, EPISODE] if count else base.facts[INSIDE]
-        fact[SINCE] = W.facts[t - 1, SINCE] if count else base.facts[BEGUN]
+        if fact[VERDICT] == 0.0:
+            fact[SINCE] = np.nan
+        else:
+            fact[EPISODE] = W.facts[t - 1, EPISODE] if count else base.facts[INSIDE]
+            fact[SINCE] = W.facts[t - 1, SINCE] if count else base.facts[BEGUN]
         _forward(W, base, (first, t, t + 1), scratch)
         # Until others speak for it, an unlikely reading is an outlier: else it would speak for those before it.
         if fact[NOISE] != np.inf and len(groups):
             expected = fact[VALUE] - fact[place.RESIDUAL]
             clean, unlikely = _log_joint(fact[VALUE], expected, fact[place.SPREAD], groups, rules[CLEAN])
-            if unlikely > clean:
+            if fact[VERDICT] > 0.0 or (unlikely > clean and fact[VERDICT] != 0.0):
                 fact[FLAG] = 1.0
                 _copy_state((W.means[t, BEFORE], W.covs[t, BEFORE]), (W.means[t, AFTER], W.covs[t, AFTER]))
         _revise(W, base, groups, rules, (first, t + 1), (smooth, scratch))

@@ -25,14 +25,15 @@ CLEAN, SAFE, START, TYPICAL, SHORTEST, LAG = range(6)
 """Places in `rules`: log share of clean readings; squared standardised residual up to which a reading cannot be more
 likely an outlier; log prior odds that an episode begins at a given reading; the length from which on ends of episodes
 become rarer; readings by which a run is judged, at least; readings after which a verdict is settled."""
-NUMBER, RAW, TIME, VALUE, NOISE = range(5)
-"""Columns of facts: which reading it is, its value as it came, its time; value and noise variance in model units."""
-FLAG, EPISODE, SINCE, DRAWN = range(5, 9)
+NUMBER, RAW, TIME, VALUE, NOISE, VERDICT = range(6)
+"""Columns of facts: which reading it is, its value as it came, its time; value and noise variance in model units; good
+(0) or bad (1), where somebody said so, else NaN."""
+FLAG, EPISODE, SINCE, DRAWN = range(6, 10)
 """What is assumed of it: an outlier; in an episode, since when; V where one begins, else 0."""
-RESIDUAL, SPREAD, ODDS, EXPECTED, UNSURE = range(9, 14)
+RESIDUAL, SPREAD, ODDS, EXPECTED, UNSURE = range(10, 15)
 """What follows: residual given the readings before, and its variance; log odds of an outlier, and mean and variance of
 the reading, given all others."""
-N_GIVEN, N_FACTS = 5, 14
+N_GIVEN, N_FACTS = 6, 15
 BEFORE, AFTER = 0, 1
 """Places in means and covariances: of the state before a reading and after it."""
 
@@ -302,7 +303,9 @@ def _backward(W: Any, groups: Any, rules: Any, span: Any, smooth: Any, scratch: 
         if there and len(groups):
             off = facts[t, VALUE] - facts[t, EXPECTED]
             told = t == first or t == stop - 1 or len(smooth) > 1 or facts[t, FLAG] > 0.0
-            if told or off * off > rules[SAFE] * facts[t, UNSURE]:
+            if facts[t, VERDICT] == facts[t, VERDICT]:
+                facts[t, ODDS] = np.inf if facts[t, VERDICT] > 0.0 else -np.inf
+            elif told or off * off > rules[SAFE] * facts[t, UNSURE]:
                 clean, out = _log_joint(facts[t, VALUE], facts[t, EXPECTED], facts[t, UNSURE], groups, rules[CLEAN])
                 facts[t, ODDS] = out - clean
                 if (out > clean) != (facts[t, FLAG] > 0.0):

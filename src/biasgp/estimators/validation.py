@@ -297,6 +297,17 @@ def check_verdict(verdict: Any, n: int) -> Array | None:
     """Whether each of n readings is good (0) or bad (1), or open (NaN, or None); None where all are."""
     if verdict is None:
         return None
+    said = check_values_of_verdict(verdict, n)
+    if (said != 1.0).sum() < MIN_READINGS:
+        raise ValueError(
+            f"verdict says that {int((said == 1.0).sum())} of {n} readings are bad: at least {MIN_READINGS} others are "
+            "needed for a fit."
+        )
+    return None if np.isnan(said).all() else said
+
+
+def check_values_of_verdict(verdict: Any, n: int) -> Array:
+    """Of each of n readings 0, 1 or NaN."""
     array = np.asarray(_unmasked(verdict))
     if array.dtype == object:
         array = np.array([np.nan if str(value) in ("None", "<NA>") else value for value in array.ravel()])
@@ -308,12 +319,7 @@ def check_verdict(verdict: Any, n: int) -> Array | None:
         raise ValueError(
             f"verdict, row {wrong[0]}: {said[wrong[0]]:g} is none. It must be 0 (good), 1 (bad) or NaN (open)."
         )
-    if (said != 1.0).sum() < MIN_READINGS:
-        raise ValueError(
-            f"verdict says that {int((said == 1.0).sum())} of {n} readings are bad: at least {MIN_READINGS} others are "
-            "needed for a fit."
-        )
-    return None if np.isnan(said).all() else said
+    return said
 
 
 def check_events(events: Any, times: Sequence[TimeColumn], column: int) -> Array:

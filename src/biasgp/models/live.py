@@ -38,7 +38,7 @@ _FARTHEST = 1e150
 class LiveReadings(NamedTuple):
     """Readings: numbers by which they are known, values as they came, rows of X, values and noise in model units.
 
-    Noise is infinite where a reading is missing.
+    Noise is infinite where a reading is missing. Verdicts are good (0), bad (1) or open (NaN).
     """
 
     number: NDArray[np.int64]
@@ -46,6 +46,7 @@ class LiveReadings(NamedTuple):
     X: Array
     z: Array
     noise: Array
+    verdict: Array
 
     def rows(self, rows: Any) -> LiveReadings:
         return LiveReadings(*(part[rows] for part in self))
@@ -154,6 +155,8 @@ class LiveFilter:
         fine = all(bool((np.abs(part) <= _LARGEST).all()) for part in finite)
         fine = fine and bool((facts[place.NOISE] >= 0.0).all() and (facts[place.DRAWN] >= 0.0).all())
         fine = fine and bool((np.diff(facts[place.TIME]) >= 0.0).all())
+        verdict = facts[place.VERDICT]
+        fine = fine and bool((np.isnan(verdict) | (verdict == 0.0) | (verdict == 1.0)).all())
         fine = fine and sum(kind.share for kind in self.kinds) < 1.0
         return fine and all(0.0 < kind.variance <= _LARGEST and abs(kind.mean) <= _LARGEST for kind in self.kinds)
 
@@ -214,6 +217,15 @@ class LiveFilter:
         core.look(self.window, self.counts, self._given, out)
         return out
 
+    def judge(self, numbers: NDArray[np.int64], verdict: Array) -> None:
+        """The window once more, with verdicts on those of its readings that have these numbers."""
+        first, count = self.counts
+        facts, h = (part[first : first + count].copy() for part in self.window[:2])
+        for number, said in zip(numbers, verdict, strict=True):
+            facts[facts[:, place.NUMBER] == number, place.VERDICT] = said
+        self.counts[:] = 0
+        self._take(np.ascontiguousarray(facts[:, : place.N_GIVEN]), h)
+
     def _insert(self, late: LiveReadings) -> tuple[Array, Array]:
         """The window once more, with a late reading in its place."""
         first, count = self.counts
@@ -232,6 +244,7 @@ class LiveFilter:
         facts = np.empty((len(readings.z), place.N_GIVEN))
         facts[:, place.NUMBER], facts[:, place.RAW] = readings.number, readings.raw
         facts[:, place.TIME], facts[:, place.NOISE] = self.times(readings.X), readings.noise
+        facts[:, place.VERDICT] = readings.verdict
         np.clip(readings.z, -_FARTHEST, _FARTHEST, out=facts[:, place.VALUE])
         return facts
 
@@ -272,37 +285,62 @@ def _fill(arrays: Any, saved: dict[str, Any]) -> None:
         part[...] = value
 
 
-class _Memory:
+class Pushed(NamedTuple):
+    """Readings as they came: their numbers, rows of X, values, known variances, and verdicts."""
+
+    number: NDArray[np.int64]
+    X: Array
+    y: Array
+    known: Array
+    verdict: Array
+
+    def rows(self, rows: Any) -> Pushed:
+        return Pushed(*(part[rows] for part in self))
+
+
+def _pushed(rows: Array) -> Pushed:
+    """From the rows of a memory: number, value, known variance, verdict, X."""
+    return Pushed(rows[:, 0].astype(np.int64), rows[:, 4:], *rows[:, 1:4].T)
+
+
+class Memory:
     """The last readings, at most so many, as they came."""
 
     def __init__(self, most: int, width: int) -> None:
         self.most, self.width, self.count = most, width, 0
-        self._rows = np.empty((2 * most, 3 + width))
+        self._rows = np.empty((2 * most, 4 + width))
         self._first = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"most": self.most, "width": self.width, "rows": self.rows.copy()}
+        return {"most": self.most, "width": self.width, "rows": self._last.copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["most"], state["width"])  # type: ignore[misc]
-        rows = state["rows"]
-        self.add(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3:])
+        self.add(_pushed(state["rows"]))
 
     @property
-    def rows(self) -> Array:
-        """Number, y, known variance and X of each."""
+    def _last(self) -> Array:
         return self._rows[self._first : self._first + self.count]
 
-    def add(self, numbers: Any, y: Array, known: Array, X: Array) -> None:
+    def readings(self) -> Pushed:
+        """A copy."""
+        return _pushed(self._last.copy())
+
+    def add(self, readings: Pushed) -> None:
         """Readings join; the oldest leave."""
-        n = min(len(y), self.most)
-        if n == 0:
-            return
+        n = min(len(readings.y), self.most)
         if self._first + self.count + n > len(self._rows):
-            kept = self.rows[max(self.count + n - self.most, 0) :].copy()
+            kept = self._last[max(self.count + n - self.most, 0) :].copy()
             self._first, self.count = 0, len(kept)
             self._rows[: len(kept)] = kept
         new = self._rows[self._first + self.count : self._first + self.count + n]
-        new[:, 0], new[:, 1], new[:, 2], new[:, 3:] = numbers[-n:], y[-n:], known[-n:], X[-n:]
+        if n:
+            new[:, 0], new[:, 1], new[:, 2] = readings.number[-n:], readings.y[-n:], readings.known[-n:]
+            new[:, 3], new[:, 4:] = readings.verdict[-n:], readings.X[-n:]
         over = max(self.count + n - self.most, 0)
         self._first, self.count = self._first + over, self.count + n - over
+
+    def judge(self, numbers: NDArray[np.int64], verdict: Array) -> None:
+        """Keep verdicts on readings."""
+        for number, said in zip(numbers, verdict, strict=True):
+            self._last[self._last[:, 0] == number, 3] = said
