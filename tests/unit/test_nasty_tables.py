@@ -372,6 +372,10 @@ GOOD = {
     "pipes": lines().replace(",", "|"),
     "semicolons and commas": lines().replace(",", ";").replace(".5", ",5"),
     "a vertical tab": "note,time,a,y\n" + "".join(f"a\x0bb\x0c\u2028\x85,{row}\n" for row in ROWS),
+    "a comment": "# from the logger\n" + lines(),
+    "comments": "# from the logger, 5, x\n#\n" + lines({9: ROWS[9] + "\n# serviced, by me"}) + "# end\n",
+    "a comment as wide as the table": "# a, b, c\n" + lines(),
+    "a header in a comment": "# Station 5\n" + lines(head="# time,a,y"),
     "a 131,072 character cell": "note,time,a,y\n"
     + "".join(f"{'x' * 131072 if i == 3 else ''},{row}\n" for i, row in enumerate(ROWS)),
 }
@@ -415,7 +419,6 @@ BROKEN = {
         "line 2 has 3 cells, but the first line has 2",
     ),
     "header too long": (lines(head="time,a,y,z"), "line 2 has 3 cells, but the first line has 4"),
-    "a comment": ("# from the logger\n" + lines(), "line 2 has 3 cells, but the first line has 1"),
     "a last line of words": (lines() + "end of file\n", "line 32 has 1 cells"),
     "equal names": (lines(head="time,y,y"), "two columns 'y'"),
     "equal names but for blanks": (lines(head="time, y,y "), "two columns 'y'"),

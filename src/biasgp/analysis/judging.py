@@ -83,7 +83,7 @@ class Analysis:
 
     @property
     def unit(self) -> str:
-        return unit_of(self.readings.target)
+        return self.readings.unit or unit_of(self.readings.target)
 
     @property
     def noise(self) -> float:

@@ -37,6 +37,7 @@ SWITCHES = {
     "day_first": ("--month-first", "--day-first"),
     "header": ("--no-header", "--header"),
     "episodes": ("--no-episodes", "--episodes"),
+    "units": ("--no-units", "--units"),
 }
 """Options that are said by name alone, for False and for True."""
 MAX_SENSORS = 12
@@ -288,13 +289,13 @@ def _command(outcome: Analysis) -> str:
     """The command that does this again: what differs from the defaults."""
     source, readings = outcome.selection.source, outcome.readings
     columns = ",".join(column for feature in readings.features for column in feature.columns)
-    words = ["biasgp", "fit", source if source == "-" else source.rsplit("/", 1)[-1]]
+    words = ["biasgp", "fit", *(each.rsplit("/", 1)[-1] for each in (source, *outcome.selection.more))]
     words += ["--target", readings.target, "--features", columns]
     for part in (outcome.settings, outcome.selection):
         for field in fields(part):
             value = getattr(part, field.name)
             usual = outcome.settings.usual_episodes(readings.features) if field.name == "episodes" else field.default
-            if field.name in ("source", "target", "features") or value == usual:
+            if field.name in ("source", "more", "target", "features") or value == usual:
                 continue
             if field.name in ("events", "verdicts"):
                 value = value.rsplit("/", 1)[-1]

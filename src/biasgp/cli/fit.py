@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,temperature_c,humidity_pct
 
 Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
+PACKED = (".gz", ".xz", ".bz2", ".zip")
 SHOWN = 20
 """Flagged readings in the terminal."""
 SHOWN_EPISODES = 10
@@ -32,7 +33,7 @@ LONGEST_NAME = 80
 
 
 def fit(
-    table: options.Source,
+    tables: options.Sources,
     target: options.Target = None,
     features: options.Features = None,
     method: options.Method = options.MethodName.sparse,
@@ -64,6 +65,9 @@ def fit(
     decimal: options.Decimal = None,
     day_first: options.DayFirst = None,
     header: options.Header = None,
+    skip: options.Skip = None,
+    units: options.Units = None,
+    sheet: options.Sheet = None,
     by: Annotated[str | None, of_fleet(help="Column that names sensors or stations: a fit for each.")] = None,
     jobs: options.Jobs = 1,
     scheduler: options.Scheduler = None,
@@ -74,6 +78,7 @@ def fit(
     from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
+    table, *more = tables
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
     refuse_empty(events=events, together=together, reference=reference, verdicts=verdicts)
     if together is not None and by is not None:
@@ -82,12 +87,13 @@ def fit(
         raise WrongUseError("--reference needs --together, the column that names the sensors.")
     if events is not None and episodes is False:
         raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
-    if [table, events, verdicts].count("-") > 1:
+    if [*tables, events, verdicts].count("-") > 1:
         raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
+    selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more))
     limits = (max_rows, max_time, True if events is not None else episodes, reference)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
@@ -193,9 +199,18 @@ def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, ob
 
 
 def _folder_name(table: str, target: str) -> str:
-    stem = "stdin" if table == "-" else Path(table).stem
+    stem = "stdin" if table == "-" else _stem(table)
     words = re.sub(r"[^A-Za-z0-9_.]+", "_", target)[:LONGEST_NAME].strip("_.")
     return f"{stem}-{words or 'fit'}"
+
+
+def _stem(table: str) -> str:
+    """The name of a table without its endings, or of the folder where a pattern leaves none."""
+    name = Path(table).name
+    for ending in (*PACKED, Path(name).suffix):
+        name = name.removesuffix(ending)
+    name = re.sub(r"[*?\[\]]+", "", name).strip("-_.")
+    return name or Path(table).resolve().parent.name or "table"
 
 
 def tell(outcome: Analysis, folder: Path, seconds: float) -> None:

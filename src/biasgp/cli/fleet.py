@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
-LATER = {"episodes": False, "events": None, "verdicts": None}
+LATER = {"episodes": False, "events": None, "verdicts": None, "skip": None, "units": None, "sheet": None, "more": ()}
 """Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
@@ -145,7 +145,7 @@ def _said(part: Selection | Settings) -> dict[str, Any]:
 
 
 def _without_off(said: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name not in LATER or value != LATER[name]}
+    return {name: value for name, value in said.items() if name not in LATER or value not in (LATER[name], [])}
 
 
 def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:

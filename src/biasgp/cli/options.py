@@ -20,8 +20,11 @@ Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "
 LARGEST_SEED = 2**32 - 1
 """What NumPy's older generators take."""
 
-Source = Annotated[
-    str, typer.Argument(help="CSV or Parquet file with a header; - for standard input.", metavar="TABLE")
+KINDS = "CSV, Excel, Parquet, Feather, NetCDF or Zarr, also as .gz, .xz, .bz2 or .zip; - for standard input."
+Source = Annotated[str, typer.Argument(help=KINDS, metavar="TABLE")]
+Sources = Annotated[
+    list[str],
+    typer.Argument(help=f"{KINDS} Several files, or a pattern such as 'logs/*.csv', are one record.", metavar="TABLE"),
 ]
 Target = Annotated[str | None, of_table(help="Column to explain. Left out: the last numeric one.")]
 Features = Annotated[
@@ -52,6 +55,12 @@ Header = Annotated[
         help="Whether the first line of a CSV file names the columns; without, they are column 1, column 2 …",
     ),
 ]
+Skip = Annotated[int | None, of_table(min=0, help="Lines before the header of a CSV file or a sheet. Left out: found.")]
+Units = Annotated[
+    bool | None,
+    of_table("--units/--no-units", help="Whether the line under the header holds units. Left out: found."),
+]
+Sheet = Annotated[str | None, of_table(help="Sheet of an Excel workbook. Left out: the only one with rows.")]
 Method = Annotated[MethodName, of_model("--method", help="How outliers are modelled.")]
 Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]

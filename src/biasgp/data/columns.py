@@ -19,6 +19,8 @@ MIN_READINGS = 5
 MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
+COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
+"""Names of columns that number the rows."""
 HOUR_NS = 3_600_000_000_000
 HOUR_MS = 3_600_000.0
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
@@ -37,6 +39,8 @@ class Feature:
     origin: str = ""
     zoned: bool = False
     offset_hours: float = 0.0
+    unit: str = ""
+    """As the table says, beside what the name says."""
 
     def values(self, table: Table) -> Array:
         """This input for every row; NaN where missing."""
@@ -96,6 +100,8 @@ class Readings:
     """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
     sensors: Sensors | None = None
     """Which sensor each row is of, where several share the truth."""
+    unit: str = ""
+    """Of the target, as the table says or as its name does."""
     judged: pd.DataFrame | None = None
     """What somebody said of some of the rows: `row`, from 1, `verdict` (good or bad), and by whom, when and why."""
 
@@ -146,7 +152,7 @@ def choose(
     table: Table, target: str | None, features: Sequence[str] | None, *others: str | None
 ) -> tuple[str, tuple[Feature, ...], tuple[str, ...]]:
     """Target and inputs, and remarks on what was guessed; `others` are columns that are neither."""
-    notes: list[str] = []
+    notes: list[str] = list(table.notes)
     given = [name for name in features or () if name]
     for name in filter(None, [*given, target, *others]):
         table.column(name)
@@ -205,7 +211,7 @@ def _guess_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
     dates = [name for name, kind in kinds.items() if kind == "time"]
     times = [_time_feature(table, name, kinds) for name in dates[:1]]
     numbers = [name for name, kind in kinds.items() if kind == "number" and not _useless(table, name)]
-    return [*times, *(Feature(name, (name,)) for name in numbers)]
+    return [*times, *(Feature(name, (name,), unit=table.units.get(name, "")) for name in numbers)]
 
 
 def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
@@ -215,7 +221,7 @@ def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
         if kind == "time":
             found.append(_time_feature(table, name, kinds))
         elif kind == "number":
-            found.append(Feature(name, (name,)))
+            found.append(Feature(name, (name,), unit=table.units.get(name, "")))
         elif kind == "clock" and any(feature.is_time for feature in found):
             continue  # joined to its date
         elif kind == "empty":
@@ -228,9 +234,11 @@ def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
 
 
 def _useless(table: Table, name: str) -> bool:
-    """Whether a guess should pass over a column: no name, one value, or mostly missing."""
+    """Whether a guess should pass over a column: no name, one value, mostly missing, or the number of the row."""
     values = table.column(name).numbers()
     values = values[np.isfinite(values)]
+    if name.lower() in COUNTERS and len(values) > 1 and bool((np.diff(values) == 1.0).all()):
+        return True  # it says what the time says
     return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
 
 
@@ -289,13 +297,14 @@ def read_readings(
     return Readings(
         target,
         chosen,
-        np.column_stack(inputs),
+        np.array(inputs).T,
         y,
         kept,
         tuple((reason, count) for reason, count in left_out if count),
         flags,
         notes,
         sensors=sensors,
+        unit=table.units.get(target, "") or unit_of(target),
     )
 
 

@@ -252,6 +252,13 @@ def parse_times_of_day(cells: Sequence[str], missing: Mask) -> Times:
     return Times(stamps, np.isnat(stamps) & ~missing)
 
 
+def plain_times(stamps: np.ndarray, zone: str) -> Times:
+    """Times of one form that were read at once: of UTC where the zone is "Z"."""
+    values, outside = _in_nanoseconds(stamps)
+    note = f"{int(outside.sum()):,} times outside {FIRST_YEAR}–{LAST_YEAR} count as missing." if outside.any() else ""
+    return Times(values, np.zeros(len(values), dtype=bool), bool(zone), note=note)
+
+
 def typed_times(cells: pd.Series) -> Times | None:
     """Times that came as such, or as numbers: Unix times (seconds to nanoseconds) or dates like 20050324; else None."""
     nothing = np.zeros(len(cells), dtype=bool)
