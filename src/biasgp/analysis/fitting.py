@@ -63,6 +63,8 @@ class Selection:
     skip: int | None = None
     units: bool | None = None
     sheet: str | None = None
+    marks: bool = True
+    censored_column: str | None = None
     more: tuple[str, ...] = ()
     """Files that go on where the source ends."""
 
@@ -80,7 +82,7 @@ class Selection:
 
     @property
     def _options(self) -> ReadOptions:
-        return replace(self._of_others, skip=self.skip, units=self.units, sheet=self.sheet)
+        return replace(self._of_others, skip=self.skip, units=self.units, sheet=self.sheet, marks=self.marks)
 
     @property
     def _of_others(self) -> ReadOptions:
@@ -91,6 +93,7 @@ class Selection:
         """The numbers in a table, or in a part of it, and the events among them."""
         names = self.feature_names(table.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
+        more["limits"] = self.censored_column
         found = read_readings(table, self.target, names, **more)
         if events is None:
             return found
@@ -239,6 +242,8 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))
         more["events"] = readings.events
+    if readings.rounding_variance:
+        more["noise_variance"] = np.full(len(split.fit), readings.rounding_variance)
     if readings.verdict is not None:
         more["verdict"] = readings.verdict[split.fit]
     began = time.perf_counter()

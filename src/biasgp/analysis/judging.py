@@ -87,7 +87,7 @@ class Analysis:
 
     @property
     def noise(self) -> float:
-        return float(np.sqrt(self.fitted.estimator.noise_variance_))
+        return float(np.sqrt(self.fitted.estimator.noise_variance_ + self.readings.rounding_variance))
 
     @property
     def response(self) -> str:
@@ -286,6 +286,9 @@ class Judge:
         """Quantiles of the next reading at some rows that is not an outlier: with the error of its sensor's own."""
         X = check_query(self.estimator, self.readings.frame(rows), shared=False)
         mean, variance = self.estimator._latent(X, include_noise=True)
+        if self.readings.rounding_variance:
+            slope = self.estimator._scaling.log_slope(self.estimator._scaling.backward(mean))
+            variance = variance + self.readings.rounding_variance * np.exp(2.0 * slope)
         return np.asarray(self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
 
     @cached_property
@@ -354,8 +357,10 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     else:
         # Each left out, at the parameters that were fitted with it.
         mean, variance = estimator._posterior.leave_one_out()
-        off = estimator._scaling.forward(readings.y[fitted.fit_rows]) - mean
-        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance)
+        y = readings.y[fitted.fit_rows]
+        rounding = readings.rounding_variance * np.exp(2.0 * estimator._scaling.log_slope(y))
+        off = estimator._scaling.forward(y) - mean
+        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance + rounding)
     residual[verdict.flagged] = np.nan
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 

@@ -38,6 +38,7 @@ SWITCHES = {
     "header": ("--no-header", "--header"),
     "episodes": ("--no-episodes", "--episodes"),
     "units": ("--no-units", "--units"),
+    "marks": ("--no-marks", "--marks"),
 }
 """Options that are said by name alone, for False and for True."""
 MAX_SENSORS = 12

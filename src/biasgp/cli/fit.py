@@ -68,6 +68,8 @@ def fit(
     skip: options.Skip = None,
     units: options.Units = None,
     sheet: options.Sheet = None,
+    marks: options.Marks = True,
+    censored_column: options.CensoredColumn = None,
     by: Annotated[str | None, of_fleet(help="Column that names sensors or stations: a fit for each.")] = None,
     jobs: options.Jobs = 1,
     scheduler: options.Scheduler = None,
@@ -90,10 +92,11 @@ def fit(
     if [*tables, events, verdicts].count("-") > 1:
         raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
-    marks = tuple(na or ())
+    missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
-    selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
+    selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
     selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more))
+    selection = replace(selection, marks=marks, censored_column=censored_column)
     limits = (max_rows, max_time, True if events is not None else episodes, reference)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
@@ -194,7 +197,7 @@ def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, ob
         "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
         "method": settings.method,
         "together": None if readings.sensors is None else readings.sensors.column,
-        "formats": {name: asdict(form) for name, form in table.formats(columns).items()},
+        "formats": {name: form.noted() for name, form in table.formats(columns).items()},
     }
 
 

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
-LATER = {"episodes": False, "events": None, "verdicts": None, "skip": None, "units": None, "sheet": None, "more": ()}
+LATER = {
+    "episodes": False,
+    "events": None,
+    "verdicts": None,
+    "skip": None,
+    "units": None,
+    "sheet": None,
+    "more": (),
+    "marks": True,
+    "censored_column": None,
+}
 """Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
@@ -63,7 +73,7 @@ def fit_fleet(
     chosen = replace(selection, target=target, features=",".join(columns), verdicts=None)
     remark(*notes, f"{len(groups):,} groups by {by!r}.")
 
-    formats = {name: asdict(form) for name, form in table.formats([target, *columns]).items()}
+    formats = {name: form.noted() for name, form in table.formats([target, *columns]).items()}
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])

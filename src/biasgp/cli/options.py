@@ -55,6 +55,22 @@ Header = Annotated[
         help="Whether the first line of a CSV file names the columns; without, they are column 1, column 2 …",
     ),
 ]
+Marks = Annotated[
+    bool,
+    of_table(
+        "--marks/--no-marks",
+        help="Find numbers such as -999 that stand for missing readings: typical, repeated and far from all others.",
+    ),
+]
+CensoredColumn = Annotated[
+    str | None,
+    of_table(
+        "--censored-column",
+        metavar="COLUMN",
+        help="Column that says which readings are detection limits: -1 or < where the truth lies below, 1 or > where "
+        "above. Cells such as <0.5 need none.",
+    ),
+]
 Skip = Annotated[int | None, of_table(min=0, help="Lines before the header of a CSV file or a sheet. Left out: found.")]
 Units = Annotated[
     bool | None,

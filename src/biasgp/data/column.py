@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from biasgp._typing import Array, Mask
+from biasgp.data.marks import find_marks, split_limits
 from biasgp.data.numbers import MISSING, MOSTLY, OTHER, POINT, WORDS, Decision, Written, read_number, tidy
 from biasgp.data.quick import arrow_of, quick_numbers, quick_times
 from biasgp.data.times import Times, like_time, parse_times, parse_times_of_day, plain_times, typed_times
@@ -35,6 +36,12 @@ class Format:
 
     decimal: str = ""
     day_first: bool | None = None
+    marks: tuple[float, ...] = ()
+    """Numbers that stood for missing readings there."""
+
+    def noted(self) -> dict[str, Any]:
+        """The same for a file; without marks where there are none, as before they were known."""
+        return {"decimal": self.decimal, "day_first": self.day_first} | ({"marks": self.marks} if self.marks else {})
 
 
 UNKNOWN = Format()
@@ -54,6 +61,8 @@ class Column:
     given: Format = UNKNOWN
     usual: Format = UNKNOWN
     elsewhere: Callable[[], str] = str
+    find_marks: bool = True
+    """Whether numbers that stand for missing readings beyond doubt are found."""
 
     @cached_property
     def _is_text(self) -> bool:
@@ -101,8 +110,26 @@ class Column:
 
     @cached_property
     def _written(self) -> Written:
+        return Written(self._limits[0], {mark: self._na_values(mark) for mark in OTHER})
+
+    @cached_property
+    def _limits(self) -> tuple[list[str], np.ndarray | None]:
+        """The cells that hold something, without the sign of a detection limit, and the codes of these signs."""
         tidied = self._tidied
-        return Written([tidied[i] for i in self._rows.tolist()], {mark: self._na_values(mark) for mark in OTHER})
+        return split_limits([tidied[i] for i in self._rows.tolist()])
+
+    @cached_property
+    def censored(self) -> np.ndarray | None:
+        """Of each cell: −1 where it is a limit that the truth lies below (<0.5), 1 where above, else 0.
+
+        None where the column has no such cell.
+        """
+        if not self._is_text or self._quick is not None or self._quick_times is not None or self._limits[1] is None:
+            return None
+        codes = np.zeros(len(self.cells), dtype=np.int8)
+        codes[self._rows] = self._limits[1]
+        codes[np.isnan(self._read)] = 0
+        return codes if codes.any() else None
 
     def _na_values(self, decimal: str) -> list[float]:
         """Numbers that stand for missing: with this decimal mark, or with the other where they are none with this."""
@@ -144,6 +171,21 @@ class Column:
     @cached_property
     def missing(self) -> Mask:
         """Which cells hold nothing, or a number or word that stands for nothing."""
+        missing = self._empty
+        return missing | np.isin(self._read, self.marks) if self.marks else missing
+
+    @cached_property
+    def marks(self) -> tuple[float, ...]:
+        """Numbers that stand for missing readings and were not said to."""
+        if not self.find_marks or not self._holds_numbers or self._decision.is_open:
+            return ()
+        there = np.where(self._empty, np.nan, self._read)
+        usual = tuple(mark for mark in self.usual.marks if mark in there)
+        return tuple(dict.fromkeys((*usual, *find_marks(there))))
+
+    @cached_property
+    def _empty(self) -> Mask:
+        """The same but for the marks that are found."""
         if self._quick is not None:
             absent = np.isnan(self._read)
             return absent | np.isin(self._read, self._na_values(POINT)) if self.na else absent
@@ -172,13 +214,20 @@ class Column:
     @cached_property
     def _numbers(self) -> Array:
         """The cells as numbers; NaN where missing or unreadable."""
-        if self._quick is not None and not self.na:
+        if self._quick is not None and not self.na and not self.marks:
             return self._quick[0]
-        return np.where(self.missing, np.nan, self._read)
+        values = np.where(self.missing, np.nan, self._read)
+        return values if self.censored is None else np.where(self.censored == 0, values, np.nan)
+
+    def limits(self) -> Array:
+        """The numbers, with the limit itself where a cell is one; a refusal like that of `numbers`."""
+        numbers = self.numbers()
+        return numbers if self.censored is None else np.where(self.censored != 0, self._read, numbers)
 
     @property
     def _not_numbers(self) -> Mask:
-        return np.isnan(self._numbers) & ~self.missing
+        unread = np.isnan(self._numbers) & ~self.missing
+        return unread if self.censored is None else unread & (self.censored == 0)
 
     def refuse_open(self) -> None:
         """Refuse a column whose decimal mark nothing tells."""
@@ -315,19 +364,30 @@ class Column:
         """How it was read, for another table of the same origin."""
         if self.kind == "time":
             return Format(day_first=self._times.day_first)
-        return Format(self._decision.decimal) if self.kind == "number" else UNKNOWN
+        return Format(self._decision.decimal, marks=self.marks) if self.kind == "number" else UNKNOWN
 
     @property
     def note(self) -> str:
         """What was assumed in reading it."""
-        about, rounded = "", ""
+        about, rounded, marks = "", "", ""
         if self.kind == "time":
             about = self._times.note
         elif self.kind == "number":
-            rounded = self._rounded_note()
+            rounded, marks = self._rounded_note(), self._marks_note()
             if self._is_text and self._quick is None and not self._decision.is_open and not self.given.decimal:
                 about = self._written.note(self._decision)
-        return " ".join(filter(None, [about and f"Column {self.name!r}: {about}", rounded]))
+        return " ".join(filter(None, [about and f"Column {self.name!r}: {about}", rounded, marks]))
+
+    def _marks_note(self) -> str:
+        """Which numbers were taken for missing readings."""
+        if not self.marks:
+            return ""
+        counts = [f"{mark:.15g} ({int((self._read == mark).sum()):,} cells)" for mark in self.marks]
+        verb = "stands" if len(counts) == 1 else "stand"
+        return (
+            f"Column {self.name!r}: {' and '.join(counts)} {verb} for missing readings; --no-marks reads numbers as "
+            "they are."
+        )
 
     def _rounded_note(self) -> str:
         """The first integer that a floating-point number does not hold, and what became of it."""

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
+from biasgp.data.marks import find_resolution, is_coarse, limits_said
 from biasgp.data.table import Table, TableError
 from biasgp.data.times import Times
 
@@ -100,6 +101,10 @@ class Readings:
     """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
     sensors: Sensors | None = None
     """Which sensor each row is of, where several share the truth."""
+    censored: Array | None = None
+    """Of each row: −1 where y is a limit that the truth lies below, 1 where above, else 0; None where none is."""
+    resolution: float | None = None
+    """The step of which all readings are multiples, where rounding to it counts beside their noise."""
     unit: str = ""
     """Of the target, as the table says or as its name does."""
     judged: pd.DataFrame | None = None
@@ -113,6 +118,11 @@ class Readings:
         said = np.full(len(self.y), np.nan)
         said[self.judged["row"].to_numpy() - 1] = (self.judged["verdict"] == "bad").to_numpy(dtype=float)
         return said
+
+    @property
+    def rounding_variance(self) -> float:
+        """Of the error of rounding to the resolution, r²/12; 0 where that does not count."""
+        return 0.0 if self.resolution is None else self.resolution**2 / 12.0
 
     @property
     def names(self) -> list[str]:
@@ -265,15 +275,20 @@ def read_readings(
     where: str | None = None,
     flag_column: str | None = None,
     together: str | None = None,
+    limits: str | None = None,
 ) -> Readings:
-    """Everything a fit needs from a table; `together` is the column that names the sensor, where several are in it."""
+    """Everything a fit needs from a table.
+
+    `together` is the column that names the sensor, where several are in it; `limits` the one that says which readings
+    are detection limits.
+    """
     if together is not None and together in (target, flag_column, *(features or ())):
         raise TableError(
             f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."
         )
-    target, chosen, notes = choose(table, target, features, flag_column, together)
+    target, chosen, notes = choose(table, target, features, flag_column, together, limits)
     sensors = None if together is None else Sensors.of(table, together)
-    columns = [(target, table.column(target).numbers()), *((feature.name, feature.values(table)) for feature in chosen)]
+    columns = [(target, table.column(target).limits()), *((feature.name, feature.values(table)) for feature in chosen)]
     for j, (name, values) in enumerate(columns):
         if not np.isfinite(values).any():
             advice = "Leave it out of --features." if j else "Choose another --target, or check --na."
@@ -284,6 +299,10 @@ def read_readings(
         absent = kept & ~np.isfinite(values)
         left_out.append((f"{name!r} is missing", int(absent.sum())))
         kept = kept & ~absent
+    censored = _censored(table, target, limits)
+    if censored is not None:
+        left_out.append((f"{target!r} is a detection limit", int((kept & (censored != 0)).sum())))
+        kept = kept & (censored == 0)
     if sensors is not None:
         left_out.append((f"{together!r} is missing", int((kept & ~sensors.known).sum())))
         kept = kept & sensors.known
@@ -294,6 +313,12 @@ def read_readings(
         words = table.column(flag_column).cells.astype(str).str.strip().str.lower()
         flags = np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | table.column(flag_column).missing))
     _refuse_unusable(table, target, y[kept])
+    step = _coarse_step(y[kept], inputs[0][kept])
+    if step is not None:
+        notes = (
+            *notes,
+            f"Column {target!r}: readings come in steps of {step:g}; the error of rounding counts as noise.",
+        )
     return Readings(
         target,
         chosen,
@@ -304,8 +329,34 @@ def read_readings(
         flags,
         notes,
         sensors=sensors,
+        censored=censored,
+        resolution=step,
         unit=table.units.get(target, "") or unit_of(target),
     )
+
+
+def _censored(table: Table, target: str, limits: str | None) -> Array | None:
+    """The codes of the target's limits: those of its own cells, or of the column that says so."""
+    own = table.column(target).censored
+    if limits is None:
+        return None if own is None else own.astype(np.float64)
+    column = table.column(limits)
+    codes = limits_said(column.cells.astype(str).tolist(), column.missing, limits)
+    if own is not None:
+        at = np.flatnonzero((own != 0) & (codes != 0) & (own != codes))
+        if len(at):
+            raise TableError(
+                f"Row {at[0] + 1}: column {target!r} and --censored-column {limits!r} disagree on which side of the "
+                "limit the truth lies. Correct one."
+            )
+        codes = np.where(codes == 0, own, codes)
+    return codes if codes.any() else None
+
+
+def _coarse_step(y: Array, along: Array) -> float | None:
+    """The step of the readings, where rounding to it counts beside their scatter."""
+    step = find_resolution(y)
+    return step if step is not None and is_coarse(step, y[np.argsort(along, kind="stable")]) else None
 
 
 def _refuse_sensors(sensors: Sensors, kept: Mask) -> None:

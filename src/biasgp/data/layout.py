@@ -204,6 +204,7 @@ def _as_said(lines: Sequence[str], mark: str, said: Said, name: str) -> Layout:
 
 def _place(records: list[tuple[int, list[str]]], mark: str, said: Said, name: str) -> Layout | None:
     """The layout with one separator; None where this one gives no table that begins anywhere but in the first line."""
+    records = [(i, row) for i, row in records if any(map(str.strip, row))]
     rows = [(i, row) for i, row in records if not row[0].lstrip().startswith(COMMENT)]
     hashed = _hashed_header(records, rows)
     rows = [*hashed, *rows]
@@ -283,7 +284,9 @@ def _header_among(leading: Records, columns: frozenset[int], name: str, said: Sa
     if "names" not in kinds:
         return 0
     h = max(k for k, kind in enumerate(kinds) if kind == "names")
-    doubtful = [k for k in range(h) if kinds[k] == "names"]
+    filled = [{j for j in columns if j < len(row) and row[j].strip()} for _, row in leading]
+    # What leaves cells empty that the header fills is a title, or a remark.
+    doubtful = [k for k in range(h) if kinds[k] == "names" and filled[k] >= filled[h]]
     if len(leading) > MOST_LEADING:
         return 0  # rows of text, of which the first is the header as ever
     if doubtful and said.units is True:

@@ -48,6 +48,7 @@ class ReadOptions:
     skip: int | None = None
     units: bool | None = None
     sheet: str | None = None
+    marks: bool = True
 
     @property
     def said(self) -> Said:
@@ -79,6 +80,8 @@ class Table:
     nameless: frozenset[str] = frozenset()
     units: Mapping[str, str] = field(default_factory=dict)
     """Of columns, where the file says."""
+    find_marks: bool = True
+    """Whether numbers such as -999 are found to stand for missing readings."""
     notes: tuple[str, ...] = ()
     """What was assumed in reading the file."""
     origin: Origin | None = field(default=None, repr=False, compare=False)
@@ -105,6 +108,7 @@ class Table:
             raise TableError(f"{source.name} is empty. Give a table with a header line and a row for each reading.")
         cells, origin = _cells_of(source, options)
         own: dict[str, Any] = {"nameless": cells.nameless, "units": cells.units, "notes": cells.notes}
+        own["find_marks"] = options.marks
         table = cls(source.name, cells.frame, options.na, options.given, origin=origin, **own)
         if source.kind not in ("csv", "excel"):
             return table
@@ -126,7 +130,7 @@ class Table:
                 raise TableError(f"{self.name} has no column {name!r}. {self.nearest(name)}")
             usual = self.usual.get(name, UNKNOWN)
             self._read[name] = Column(
-                name, self.cells[name], self.na, self.given, usual, elsewhere=lambda: self._common_decimal
+                name, self.cells[name], self.na, self.given, usual, lambda: self._common_decimal, self.find_marks
             )
         return self._read[name]
 
