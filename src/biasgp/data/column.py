@@ -179,7 +179,7 @@ class Column:
         """Numbers that stand for missing readings and were not said to."""
         if not self.find_marks or not self._holds_numbers or self._decision.is_open:
             return ()
-        there = np.where(self._empty, np.nan, self._read)
+        there = self._read if not self.na else np.where(self._empty, np.nan, self._read)
         usual = tuple(mark for mark in self.usual.marks if mark in there)
         return tuple(dict.fromkeys((*usual, *find_marks(there))))
 

@@ -20,6 +20,8 @@ MIN_READINGS = 5
 MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
+CONSECUTIVE = 20_000
+"""Readings in which a step is looked for, before all are."""
 COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
 """Names of columns that number the rows."""
 HOUR_NS = 3_600_000_000_000
@@ -255,16 +257,15 @@ def _useless(table: Table, name: str) -> bool:
 def _time_feature(table: Table, name: str, kinds: Mapping[str, str]) -> Feature:
     """The times of a column, with the first column of times of day where it holds dates alone."""
     columns: tuple[str, ...] = (name, *[other for other, kind in kinds.items() if kind == "clock"][:1])
-    dates = _read_times(table, columns[:1]).values
-    if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
-        columns = (name,)
+    if len(columns) > 1:
+        dates = _read_times(table, columns[:1]).values
+        if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
+            columns = (name,)
     times = _read_times(table, columns)
-    known = times.values[~np.isnat(times.values)]
-    if len(known) == 0:
+    first = np.fmin.reduce(times.values) if len(times.values) else np.datetime64("NaT")  # passes over NaT
+    if np.isnat(first):
         raise TableError(f"Column {name!r} holds no time. Leave it out of --features.")
-    return Feature(
-        " ".join(columns), columns, True, pd.Timestamp(known.min()).isoformat(), times.zoned, times.offset_hours
-    )
+    return Feature(" ".join(columns), columns, True, pd.Timestamp(first).isoformat(), times.zoned, times.offset_hours)
 
 
 def read_readings(
@@ -355,8 +356,12 @@ def _censored(table: Table, target: str, limits: str | None) -> Array | None:
 
 def _coarse_step(y: Array, along: Array) -> float | None:
     """The step of the readings, where rounding to it counts beside their scatter."""
-    step = find_resolution(y)
-    return step if step is not None and is_coarse(step, y[np.argsort(along, kind="stable")]) else None
+    some = slice(len(y) // 2, len(y) // 2 + CONSECUTIVE) if len(y) > CONSECUTIVE else slice(None)
+    few, order = y[some], np.argsort(along[some], kind="stable")
+    step = find_resolution(few)
+    if step is None or not is_coarse(step, few[order]):
+        return None
+    return step if len(few) == len(y) else find_resolution(y)
 
 
 def _refuse_sensors(sensors: Sensors, kept: Mask) -> None:

@@ -51,19 +51,17 @@ def read_cells(data: bytes, name: str, sep: str | None, encoding: str | None, sa
 
     Without a header (`said.header` is False) the columns are called column 1, column 2 …
     """
-    text = _unix_lines(_decode(data, name, encoding))
-    if not text[:HEAD_SIZE].strip() and not text.strip():
+    body = _plain(data, name, encoding)
+    if not body[:HEAD_SIZE].strip() and not body.strip():
         raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
-    head = text[:HEAD_SIZE].split("\n")
+    head = _head(body)
     if sep is None and re.fullmatch(r"sep=.", head[0], re.IGNORECASE):  # Excel's own hint to itself
-        sep, text, head[0] = head[0][-1], text[len(head[0]) :], ""
-    whole = len(text) <= HEAD_SIZE
-    layout = find(head if whole else head[:-1], sep, said, name)
-    lines = _Lines(data, text, layout, name)
+        sep, body, head[0] = head[0][-1], body[len(head[0]) :], ""
+    layout = find(head, sep, said, name)
+    lines = _Lines(body, head, layout, name)
     first = lines.header() if said.header is not False else [""] * len(lines.header())
     names = [" ".join(cell.split()) for cell in first]
-    if layout.header or layout.found:
-        names[0] = names[0].removeprefix(COMMENT).lstrip()
+    names[0] = names[0].removeprefix(COMMENT).lstrip() or names[0]
     if len(names) == 1 and sep is not None:
         _refuse_wrong_separator(names[0] or head[0], name, sep)
     columns, nameless = named_columns(names, name)
@@ -95,48 +93,43 @@ def unit_names(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
 class _Lines:
     """The lines of a file from its header on; `notes` say what was passed over among them."""
 
-    def __init__(self, data: bytes, text: str, layout: Layout, name: str) -> None:
-        self.data, self.text, self.layout, self.name = data, text, layout, name
+    def __init__(self, body: bytes, head: list[str], layout: Layout, name: str) -> None:
+        self.body, self.head, self.layout, self.name = body, head, layout, name
         self.notes: list[str] = []
 
     @cached_property
     def _all(self) -> list[str]:
-        lines = self.text.split("\n")
+        lines = self.body.decode().split("\n")
         return [""] * self.layout.header + lines[self.layout.header :]
 
     def header(self) -> list[str]:
         """The cells of the header, or of the first row."""
-        head = self.text[:HEAD_SIZE].split("\n")
-        short = [""] * self.layout.header + head[self.layout.header : self.layout.header + HEAD]
-        # Whole where the header is longer than its beginning, or a cell of it is left open.
-        lines = (
-            short if '"' not in "".join(short) and len(self.text) > HEAD_SIZE and len(head) > len(short) else self._all
-        )
+        at = self.layout.header
+        short = [""] * at + self.head[at : at + HEAD]
+        # A cell of it may be left open.
+        lines = self._all if any('"' in line for line in short) else short
         return next(_records(lines, self.layout.sep, self.name))[1]
 
     def units(self, columns: list[str]) -> dict[str, str]:
         """What the first line of units says of each column."""
         if not self.layout.units:
             return {}
-        line = self.text[:HEAD_SIZE].split("\n")[self.layout.units[0]]
-        cells = next(csv.reader([line], delimiter=self.layout.sep), [])
-        return unit_names(columns, cells)
+        return unit_names(columns, next(csv.reader([self.head[self.layout.units[0]]], delimiter=self.layout.sep), []))
 
     def quick(self, columns: list[str], said: Said) -> pd.DataFrame | None:
         """The rows, where nothing in them needs a closer look."""
         below = [self.layout.header, *self.layout.units][-1] + (said.header is not False)
         at = 0
         for _ in range(below):
-            at = self.text.find("\n", at) + 1
+            at = self.body.find(b"\n", at) + 1
             if at == 0:
                 return None
-        hashed = self.text.startswith(COMMENT, at) or self.text.find(f"\n{COMMENT}", at) >= 0
-        if '"' in self.text or hashed or at >= len(self.text):
+        mark = COMMENT.encode()
+        # One character is found many times faster than two.
+        hashed = mark in self.body and (self.body.startswith(mark, at) or self.body.find(b"\n" + mark, at) >= 0)
+        if b'"' in self.body or hashed or at >= len(self.body):
             return None
-        # Where nothing was changed in decoding, the bytes are there already.
-        plain = len(self.data) == len(self.text) and self.text.isascii() and b"\r" not in self.data
-        body = memoryview(self.data)[at:] if plain else self.text[at:].encode()
-        return quick_frame(body, self.layout.sep, columns)
+        return quick_frame(memoryview(self.body)[at:], self.layout.sep, columns)
 
     def even(self, names: list[str], said: Said) -> Iterator[list[str]]:
         """Rows as wide as the header; blank cells at the ends do not count, and comments are passed over."""
@@ -178,6 +171,23 @@ def refuse_duplicates(names: Sequence[str], table: str) -> None:
         places = f"(the {names.index(names[j]) + 1}. and the {j + 1}.)"
         advice = " If the first line is a reading, say --no-header." if is_value(names[j]) else ""
         raise TableError(f"{table} has two columns {clip(names[j])!r} {places}. Rename one.{advice}")
+
+
+def _plain(data: bytes, name: str, encoding: str | None) -> bytes:
+    """The text as UTF-8 with lines that end in LF; most files are that already."""
+    if encoding in (None, "utf-8") and data.isascii() and b"\r" not in data and b"\x00" not in data:
+        return data
+    text = _unix_lines(_decode(data, name, encoding))
+    try:
+        return text.encode()
+    except UnicodeError:  # a lone half of a character, as odd encodings may hold
+        raise TableError(f"{name} holds characters that are none. Try another --encoding.") from None
+
+
+def _head(body: bytes) -> list[str]:
+    """The first lines, which tell how the file is laid out."""
+    end = len(body) if len(body) <= HEAD_SIZE else body.rfind(b"\n", 0, HEAD_SIZE)
+    return (body if end < 0 else body[:end]).decode().split("\n")
 
 
 def _decode(data: bytes, name: str, encoding: str | None) -> str:

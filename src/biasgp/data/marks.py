@@ -78,7 +78,8 @@ def find_marks(values: Array) -> tuple[float, ...]:
     found: list[float] = []
     rest = values
     while True:
-        ends = {float(np.nanmin(rest)), float(np.nanmax(rest))} if np.isfinite(rest).any() else set()
+        # fmin and fmax pass over NaN without a copy.
+        ends = {float(np.fmin.reduce(rest)), float(np.fmax.reduce(rest))} if len(rest) else set()
         mark = next((end for end in sorted(ends) if end in CODES and _is_mark(rest, end)), None)
         if mark is None:
             return tuple(found)
