@@ -4,8 +4,8 @@
 
 A file of 10⁶ rows and 6 columns: a time, four numbers with one to three decimals, and a count. Both read it in turns,
 in the same process; the figure is the ratio of the shortest times, and the median of the ratios is beside it. Ours
-includes what pandas does not: the separator, header, units and encoding are found, uneven rows are refused, each column's
-decimal mark, marks for missing readings and times are decided, and target and features are chosen.
+includes what pandas does not: the separator, header, units and encoding are found, uneven rows are refused, each
+column's decimal mark, marks for missing readings and times are decided, and target and features are chosen.
 """
 
 from __future__ import annotations

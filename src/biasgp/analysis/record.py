@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, spread
+from biasgp.analysis.flags import Flags
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, Judge
 from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.words import reach
@@ -286,7 +287,7 @@ def remarks(outcome: Analysis) -> list[str]:
     return lines
 
 
-def _command(outcome: Analysis) -> str:
+def command(outcome: Analysis) -> str:
     """The command that does this again: what differs from the defaults."""
     source, readings = outcome.selection.source, outcome.readings
     columns = ",".join(column for feature in readings.features for column in feature.columns)
@@ -328,7 +329,7 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
 def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     estimator = outcome.fitted.estimator
     return (
-        ("Command", _command(outcome)),
+        ("Command", command(outcome)),
         ("Model", METHOD_WORDS.get(outcome.settings.method, outcome.settings.method)),
         ("Target, features", f"{outcome.readings.target}; {', '.join(outcome.readings.names)}"),
         ("Transform of the target", f"{outcome.response} ({estimator.response_})"),
@@ -339,7 +340,7 @@ def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     )
 
 
-def summary(outcome: Analysis) -> dict[str, Any]:
+def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
     """The same for machines."""
     readings, verdict, axis = outcome.readings, outcome.verdict, outcome.axis
     rows = np.flatnonzero(outcome.flagged)
@@ -384,18 +385,22 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         ],
         "test": outcome.test,
         "flag_column": outcome.agreement,
+        "flags": None if flags is None else {"column": flags.column, "meanings": flags.meanings, "rows": flags.counts},
+        "unit_step": readings.resolution,
+        "detection_limits": 0 if readings.censored is None else int((readings.censored != 0).sum()),
+        "table_notes": list(readings.notes),
         "verdicts": None if readings.judged is None else readings.judged.astype(object).to_dict("records"),
         "worth_a_look": (outcome.worth_a_look() + 1).tolist(),
         "n_flagged": len(rows),
         # JSON has no NaN, and no infinity.
         "flagged": flagged.where(flagged.notna(), None).to_dict("records"),
         "fit_seconds": outcome.fitted.seconds,
-        "command": _command(outcome),
+        "command": command(outcome),
     }
 
 
-def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
-    """Every row of the table, with what was found about it."""
+def cleaned(table: Table, outcome: Analysis, flags: Flags | None = None) -> pd.DataFrame:
+    """Every row of the table, with what was found about it, and the flags of a scheme."""
     use = np.where(outcome.readings.kept, "judged only", "not used").astype(object)
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
@@ -405,6 +410,10 @@ def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
     lasting = outcome.episode_columns() if outcome.settings.episodes else {}
     kind = {"kind": outcome.explained["kind"]} if outcome.explained else {}
     columns = found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | judged | explained | lasting | kind
+    if outcome.readings.censored is not None:
+        columns["censored"] = outcome.readings.censored.astype(int)
+    if flags is not None:
+        columns[flags.column] = flags.values.astype(int)
     return table.with_columns(columns)
 
 

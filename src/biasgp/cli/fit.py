@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,9 @@ from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.analysis.fitting import Selection, Settings, Split
+    from biasgp.analysis.flags import Flags, FlagScheme
     from biasgp.analysis.judging import Analysis
+    from biasgp.cli.results import Results
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
 
@@ -41,6 +43,9 @@ def fit(
     kernel: options.Kernel = options.KernelName.matern32,
     out: options.OutFolder = None,
     force: options.Force = False,
+    flags: options.FlagsName = options.FlagNames.own,
+    suspect_at: options.SuspectAt = 0.5,
+    fail_at: options.FailAt = 0.95,
     na: options.Na = None,
     where: options.Where = None,
     flag_column: Annotated[str | None, of_table(help="Column with someone's flags, to compare with.")] = None,
@@ -77,6 +82,7 @@ def fit(
 ) -> None:
     """Fit a table of readings, some of which lie."""
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.analysis.flags import FlagScheme
     from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
@@ -92,6 +98,7 @@ def fit(
     if [*tables, events, verdicts].count("-") > 1:
         raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
+    output = Output(force, flags=FlagScheme(flags.value, suspect_at, fail_at))
     missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
@@ -109,7 +116,7 @@ def fit(
         from biasgp.runner import Execution
 
         execution = Execution(jobs, scheduler, limit)
-        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, force=force)
+        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, output)
         return
     with working("Reading"):
         read = selection.table()
@@ -118,17 +125,24 @@ def fit(
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())
-    outcome = fit_into(folder, selection, settings, read, readings, Output(force))
+    outcome = fit_into(folder, selection, settings, read, readings, output)
     tell(outcome, folder, time.perf_counter() - began)
+
+
+def _own_flags() -> FlagScheme:
+    from biasgp.analysis.flags import FlagScheme
+
+    return FlagScheme()
 
 
 @dataclass(frozen=True)
 class Output:
-    """How results are written: over others, with plotly in the report or where it lies, and without a word."""
+    """How results are written: over others, with plotly in the report or where it lies, without a word; which flags."""
 
     force: bool
     plotly: str = ""
     quiet: bool = False
+    flags: FlagScheme = field(default_factory=_own_flags)
 
 
 def fit_into(
@@ -136,8 +150,9 @@ def fit_into(
 ) -> Analysis:
     """Fit, and write the four files."""
     from biasgp.analysis.fitting import fit
+    from biasgp.analysis.flags import flags_of
     from biasgp.analysis.judging import examine
-    from biasgp.analysis.record import FitRecord, cleaned, summary
+    from biasgp.analysis.record import FitRecord, summary
     from biasgp.analysis.verdicts import KEPT
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
@@ -163,12 +178,25 @@ def fit_into(
         with working("Writing the report", quiet=output.quiet):
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
             (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
-            inert(cleaned(table, outcome)).to_csv(stage / "cleaned.csv", index=False)
+            flags = flags_of(outcome, output.flags)
+            results = _results(table, outcome, flags)
+            inert(results.frame).to_csv(stage / "cleaned.csv", index=False)
+            results.write(stage, table)
             if readings.judged is not None:
                 inert(readings.judged).to_csv(stage / KEPT, index=False)
-            text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
+            text = json.dumps(summary(outcome, flags), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome
+
+
+def _results(table: Table, outcome: Analysis, flags: Flags | None) -> Results:
+    """The table with what was found, to be written in its own form."""
+    from biasgp.analysis.record import cleaned, command
+    from biasgp.cli.results import Results
+
+    frame = cleaned(table, outcome, flags)
+    new = tuple(frame.columns[len(table.columns) :])
+    return Results(frame, new, outcome.readings.target, outcome.unit, command(outcome), flags)
 
 
 def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:

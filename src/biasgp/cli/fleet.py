@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.cli.fit import Output
     from biasgp.data.columns import Feature
     from biasgp.data.table import Table
     from biasgp.runner import Execution
@@ -38,10 +39,11 @@ SHOWN = 10
 
 
 def fit_fleet(
-    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, *, force: bool
+    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, output: Output
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
+    from biasgp.analysis.flags import FlagScheme
     from biasgp.data.columns import choose
     from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups
     from biasgp.runner import StoreError
@@ -78,7 +80,7 @@ def fit_fleet(
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
         place = str((folder / _place(group)).resolve())
-        return part, chosen, settings, place, services.of(group.name), judged.get(group.name)
+        return part, chosen, settings, place, services.of(group.name), judged.get(group.name), output.flags
 
     def data(group: FleetGroup) -> list[pd.DataFrame]:
         own = services.by_group.get(group.name), judged.get(group.name)
@@ -86,7 +88,9 @@ def fit_fleet(
 
     read = [] if services.of_all is None else [services.of_all.cells.to_csv()]
     request = {"by": by, "selection": _said(chosen), "settings": _said(settings)}
-    said = json.dumps([request["selection"], request["settings"], formats], sort_keys=True)
+    if output.flags != FlagScheme():
+        request["flags"] = asdict(output.flags)
+    said = json.dumps([*list(request.values())[1:], formats], sort_keys=True)
     work = GroupWork(
         function=_fit_group,
         payload=payload,
@@ -96,7 +100,7 @@ def fit_fleet(
         columns=(*COLUMNS, *([EPISODES] if settings.episodes else [])),
     )
     with lock(folder / LOCK, folder):
-        _claim(folder, request, force=force)
+        _claim(folder, request, force=output.force)
         try:
             results = run_groups(groups, work, folder, execution)
         except StoreError as error:
@@ -164,13 +168,13 @@ def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
-    table, selection, settings, folder, events, judged = task
+    table, selection, settings, folder, events, judged, flags = task
     readings = selection.readings(table, events)
     if settings.knows_verdicts:
         readings = with_verdicts(readings, table, Path(folder), judged)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
-    output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)
+    output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True, flags=flags)
     outcome = fit_into(Path(folder), selection, settings, table, readings, output)
     return {
         "readings": int(readings.kept.sum()),

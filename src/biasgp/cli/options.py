@@ -17,6 +17,7 @@ of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by"
 MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc"])
 KernelName = StrEnum("KernelName", ["exponential", "matern32", "matern52", "se"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
+FlagNames = StrEnum("FlagNames", ["own", "qartod", "cf"])
 LARGEST_SEED = 2**32 - 1
 """What NumPy's older generators take."""
 
@@ -120,6 +121,16 @@ Reference = Annotated[
 ]
 Seed = Annotated[int, of_model(min=0, max=LARGEST_SEED, help="Seed of all that is random.")]
 Force = Annotated[bool, of_output("--force", help="Replace what is there.")]
+FlagsName = Annotated[
+    FlagNames,
+    of_output(
+        "--flags",
+        help="Flags in a column of their own: qartod (1 pass, 2 not evaluated, 3 suspect, 4 fail, 9 missing), cf "
+        "(flag_values and flag_meanings, which NetCDF files keep), or only those of our own columns.",
+    ),
+]
+SuspectAt = Annotated[float, of_output(help="QARTOD: probability from which a reading is suspect.")]
+FailAt = Annotated[float, of_output(help="QARTOD: probability from which a reading fails.")]
 OutFolder = Annotated[Path | None, of_output(help="Folder for the results. Left out: named after the table.")]
 Jobs = Annotated[int, of_fleet(min=1, help="Worker processes on this machine.")]
 Scheduler = Annotated[

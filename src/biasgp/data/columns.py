@@ -24,6 +24,12 @@ CONSECUTIVE = 20_000
 """Readings in which a step is looked for, before all are."""
 COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
 """Names of columns that number the rows."""
+FLAG_NAMES = tuple(
+    form.format(word) for word in ("qc", "qartod", "flag", "flags", "quality", "qf") for form in ("{{}}_{}", "{}_{{}}")
+)
+"""How a column of flags is named after the one that they are about: no_ppb_qc, flag_no_ppb."""
+QARTOD_CODES, QARTOD_BAD = frozenset({"1", "2", "3", "4", "9"}), frozenset({"3", "4"})
+"""Flags of QARTOD, and those that say suspect or fail."""
 HOUR_NS = 3_600_000_000_000
 HOUR_MS = 3_600_000.0
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
@@ -170,6 +176,8 @@ def choose(
         table.column(name)
     if len(set(given)) < len(given):
         raise TableError(f"--features names {next(n for n in given if given.count(n) > 1)!r} twice.")
+    flag_columns = {flags_beside(table, name) for name in table.columns} - {target, *given}
+    others = (*others, *flag_columns)
     kinds = {name: table.column(name).kind for name in (given or table.columns) if name not in others}
     if target is None:
         target = _guess_target(table, {*given, *others})
@@ -287,6 +295,8 @@ def read_readings(
         raise TableError(
             f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."
         )
+    if flag_column is None and target is not None:
+        flag_column = flags_beside(table, target)
     target, chosen, notes = choose(table, target, features, flag_column, together, limits)
     sensors = None if together is None else Sensors.of(table, together)
     columns = [(target, table.column(target).limits()), *((feature.name, feature.values(table)) for feature in chosen)]
@@ -310,9 +320,10 @@ def read_readings(
         _refuse_sensors(sensors, kept)
     y, *inputs = (values for _, values in columns)
     flags = None
-    if flag_column is not None:  # any cell that does not say no
-        words = table.column(flag_column).cells.astype(str).str.strip().str.lower()
-        flags = np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | table.column(flag_column).missing))
+    flag_column = flag_column or flags_beside(table, target)
+    if flag_column is not None:
+        flags, remark = _flags(table, flag_column)
+        notes = (*notes, *remark)
     _refuse_unusable(table, target, y[kept])
     step = _coarse_step(y[kept], inputs[0][kept])
     if step is not None:
@@ -334,6 +345,26 @@ def read_readings(
         resolution=step,
         unit=table.units.get(target, "") or unit_of(target),
     )
+
+
+def flags_beside(table: Table, target: str) -> str | None:
+    """The column that is named as the flags of the target, if there is one."""
+    lowered = {name.lower(): name for name in table.columns}
+    names = (form.format(target.lower()) for form in FLAG_NAMES)
+    return next((lowered[name] for name in names if name in lowered), None)
+
+
+def _flags(table: Table, name: str) -> tuple[Mask, tuple[str, ...]]:
+    """Which rows somebody has flagged, and what was assumed in reading that."""
+    column = table.column(name)
+    words = column.cells.astype(str).str.strip().str.lower().str.removesuffix(".0")
+    known = words[~column.missing]
+    said = set(known.unique())
+    if said <= QARTOD_CODES and "1" in said and (len(said) > 1 or len(known) == len(words)):
+        note = f"Column {name!r} was read as QARTOD flags: 3 (suspect) and 4 (fail) are flagged."
+        return np.asarray(words.isin(QARTOD_BAD).to_numpy(dtype=bool) & ~column.missing), (note,)
+    # Any cell that does not say no.
+    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | column.missing)), ()
 
 
 def _censored(table: Table, target: str, limits: str | None) -> Array | None:

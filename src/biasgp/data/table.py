@@ -157,7 +157,8 @@ class Table:
     def part(self, name: str, rows: np.ndarray, columns: Iterable[str]) -> Table:
         """Some rows under a name of their own, read as these columns were read in the whole table."""
         cells = self.cells.iloc[rows].reset_index(drop=True)
-        return replace(self, name=name, cells=cells, usual={**self.usual, **self.formats(columns)})
+        origin = None if self.origin is None else self.origin.of_part()
+        return replace(self, name=name, cells=cells, origin=origin, usual={**self.usual, **self.formats(columns)})
 
     def with_columns(self, columns: dict[str, Any]) -> pd.DataFrame:
         """The cells with more columns; a name that is taken gets biasgp_ before it."""
@@ -199,6 +200,7 @@ def _as_one(tables: Sequence[Table]) -> Table:
         cells=pd.concat(parts, ignore_index=True),
         nameless=frozenset.intersection(*(table.nameless for table in tables)),
         notes=tuple(notes),
+        origin=None if first.origin is None else first.origin.of_part(),
     )
 
 
@@ -210,6 +212,12 @@ class Origin:
     sep: str = ","
     dimension: str = ""
     """Along which the variables of a NetCDF file were read."""
+    whole: bool = True
+    """Whether the table has all rows of the file, and no others."""
+
+    def of_part(self) -> Origin:
+        """The same for other rows, without the content of the file, which may be large."""
+        return replace(self, whole=False, source=replace(self.source, data=b""))
 
 
 def _cells_of(source: Source, options: ReadOptions) -> tuple[Cells, Origin]:
