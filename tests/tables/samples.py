@@ -13,7 +13,7 @@ import lzma
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -420,11 +420,11 @@ def saturated() -> Sample:
     return with_cells({14: "> 45.0", 15: ">45"}, ozone=found, censored={14: 1, 15: 1})
 
 
-def write_all(folder: Path) -> dict[str, tuple[Path, Sample]]:
-    """Every sample in a folder, by its name."""
+def write_all(folder: Path, names: Iterable[str] = tuple(SAMPLES)) -> dict[str, tuple[Path, Sample]]:
+    """The samples, or some of them, in a folder, by their names."""
     found = {}
-    for name, make in SAMPLES.items():
-        made = make()
+    for name in names:
+        made = SAMPLES[name]()
         path = folder / f"{name}{made.suffix}"
         if isinstance(made.content, bytes):
             path.write_bytes(made.content)

@@ -121,6 +121,15 @@ class Analysis:
         j = next((j for j, feature in enumerate(self.readings.features) if feature.is_time), 0)
         return Axis.of(self.readings.features[j], self.readings.X[:, j])
 
+    @property
+    def gaps_in_words(self) -> tuple[tuple[str, str], ...]:
+        """The last time before each gap in the record, and the first after it."""
+        feature = next((each for each in self.readings.features if each.is_time), None)
+        if feature is None:
+            return ()
+        ends = [feature.instants(np.array(gap)).astype("M8[s]").tolist() for gap in self.readings.clock.gaps]
+        return tuple((start.isoformat(), stop.isoformat()) for start, stop in ends)
+
     @cached_property
     def episode_records(self) -> tuple[EpisodeRecord, ...]:
         """The episodes on that axis, and in words."""

@@ -172,7 +172,7 @@ class FitRecord:
             doubts=outcome.doubts,
             remarks=tuple(remarks(outcome)),
             residuals_of=of,
-            made=_made(outcome),
+            made=made(outcome),
             episodes=outcome.episode_records if outcome.settings.episodes else None,
             notes=outcome.notes_in_words,
         )
@@ -326,7 +326,8 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     return tuple(numbers)
 
 
-def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
+def made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
+    """How a fit was made: what, and how."""
     estimator = outcome.fitted.estimator
     return (
         ("Command", command(outcome)),
@@ -386,7 +387,9 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "test": outcome.test,
         "flag_column": outcome.agreement,
         "flags": None if flags is None else {"column": flags.column, "meanings": flags.meanings, "rows": flags.counts},
-        "unit_step": readings.resolution,
+        "resolution": readings.resolution,
+        "gaps": [{"after": after, "before": before} for after, before in outcome.gaps_in_words],
+        "repeated_times": readings.clock.repeated,
         "detection_limits": 0 if readings.censored is None else int((readings.censored != 0).sum()),
         "table_notes": list(readings.notes),
         "verdicts": None if readings.judged is None else readings.judged.astype(object).to_dict("records"),

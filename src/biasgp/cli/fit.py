@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from biasgp import watch
 from biasgp.cli import options
+from biasgp.cli.config import Config, SaveConfig
+from biasgp.cli.config import save_config as write_config
 from biasgp.cli.console import refuse_empty, remark, say, time_limit, working
 from biasgp.cli.options import of_fleet, of_model, of_table
 from biasgp.messages import WrongUseError
@@ -25,7 +30,10 @@ if TYPE_CHECKING:
 
 EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,temperature_c,humidity_pct
 
-Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
+Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table, and
+cleaned.xlsx, .parquet, .feather or .nc where the table is of that form.
+
+Exit codes:  0 done, 1 the fit or the writing failed, 2 wrong use or a table that cannot be read, 130 interrupted."""
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 SHOWN = 20
 """Flagged readings in the terminal."""
@@ -35,6 +43,7 @@ LONGEST_NAME = 80
 
 
 def fit(
+    ctx: typer.Context,
     tables: options.Sources,
     target: options.Target = None,
     features: options.Features = None,
@@ -79,6 +88,11 @@ def fit(
     jobs: options.Jobs = 1,
     scheduler: options.Scheduler = None,
     timeout: options.Timeout = 0.0,
+    config: Config = None,
+    save_config: SaveConfig = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Fit a table of readings, some of which lie."""
     from biasgp.analysis.fitting import Selection, Settings
@@ -98,7 +112,10 @@ def fit(
     if [*tables, events, verdicts].count("-") > 1:
         raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
-    output = Output(force, flags=FlagScheme(flags.value, suspect_at, fail_at))
+    output = Output(force, quiet=quiet or as_json, flags=FlagScheme(flags.value, suspect_at, fail_at))
+    if quiet + as_json + verbose > 1:
+        raise WrongUseError("--quiet, --json and --verbose each say how much is said: choose one.")
+    told = _Told(as_json, quiet, verbose)
     missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
@@ -110,15 +127,19 @@ def fit(
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:
         raise WrongUseError(f"--verdicts needs --method sparse: {method.value!r} cannot be told which readings lie.")
+    if save_config is not None:
+        write_config(ctx, save_config, force=force)
     settings.estimator()  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
 
         execution = Execution(jobs, scheduler, limit)
-        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, output)
+        folder = out or Path(_folder_name(table, by))
+        fit_fleet(folder, selection, settings, by, execution, output)
+        told.of_fleet(folder)
         return
-    with working("Reading"):
+    with working("Reading", quiet=output.quiet):
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
@@ -126,7 +147,37 @@ def fit(
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())
     outcome = fit_into(folder, selection, settings, read, readings, output)
-    tell(outcome, folder, time.perf_counter() - began)
+    told.of_fit(outcome, folder, time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """How much is said of what was found."""
+
+    as_json: bool
+    quiet: bool
+    verbose: bool
+
+    def of_fit(self, outcome: Analysis, folder: Path, seconds: float) -> None:
+        """Of one fit."""
+        if self.as_json:
+            sys.stdout.write((folder / "summary.json").read_text(encoding="utf-8") + "\n")
+        elif not self.quiet:
+            tell(outcome, folder, seconds)
+        if self.verbose:
+            from biasgp.analysis.record import made
+
+            say(*(f"{what}: {how}" for what, how in made(outcome)))
+            say(*(f"Read: {note}" for note in outcome.readings.notes))
+
+    def of_fleet(self, folder: Path) -> None:
+        """Of a fit for each group, which has been told unless it is for machines."""
+        if self.as_json:
+            import pandas as pd
+
+            rows = pd.read_csv(folder / "results.csv").astype(object)
+            text = json.dumps(rows.where(rows.notna(), None).to_dict("records"), indent=1, ensure_ascii=False)
+            sys.stdout.write(text + "\n")
 
 
 def _own_flags() -> FlagScheme:

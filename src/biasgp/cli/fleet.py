@@ -73,7 +73,8 @@ def fit_fleet(
     columns = [name for feature in features for name in feature.columns]
     # Other verdicts are other data of their groups, not another fleet.
     chosen = replace(selection, target=target, features=",".join(columns), verdicts=None)
-    remark(*notes, f"{len(groups):,} groups by {by!r}.")
+    if not output.quiet:
+        remark(*notes, f"{len(groups):,} groups by {by!r}.")
 
     formats = {name: form.noted() for name, form in table.formats([target, *columns]).items()}
 
@@ -108,7 +109,7 @@ def fit_fleet(
         # A group that was given up can have been ended in the middle of writing.
         sweep(folder / GROUPS)
         _write(folder, results, selection.source, target, by)
-    _tell(folder, results)
+    _tell(folder, results, output.quiet)
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,12 @@ def _write(folder: Path, results: pd.DataFrame, source: str, target: str, by: st
         stage.write_text(page, encoding="utf-8")
 
 
-def _tell(folder: Path, results: pd.DataFrame) -> None:
+def _tell(folder: Path, results: pd.DataFrame, quiet: bool) -> None:
     ok = results["status"] == "ok"
+    if not ok.any():
+        raise FailedFitError("No group could be fitted.")
+    if quiet:
+        return
     say(
         f"{ok.sum():,} of {len(results):,} groups fitted, {int(results['flagged'].fillna(0).sum()):,} readings flagged."
     )
@@ -260,5 +265,3 @@ def _tell(folder: Path, results: pd.DataFrame) -> None:
     bad = results.loc[~ok].head(SHOWN).itertuples()
     say(*(f"{row.group}: {row.status}: {row.message}" for row in bad), style="yellow")
     say(f"The index is {folder / 'index.html'}", style="bold")
-    if not ok.any():
-        raise FailedFitError("No group could be fitted.")

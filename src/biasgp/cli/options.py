@@ -131,6 +131,9 @@ FlagsName = Annotated[
 ]
 SuspectAt = Annotated[float, of_output(help="QARTOD: probability from which a reading is suspect.")]
 FailAt = Annotated[float, of_output(help="QARTOD: probability from which a reading fails.")]
+Json = Annotated[bool, of_output("--json", help="Write the summary as JSON to standard output, and nothing else.")]
+Quiet = Annotated[bool, of_output("--quiet", "-q", help="Say nothing but what is wrong.")]
+Verbose = Annotated[bool, of_output("--verbose", "-v", help="Say how the table was read, and how the fit was made.")]
 OutFolder = Annotated[Path | None, of_output(help="Folder for the results. Left out: named after the table.")]
 Jobs = Annotated[int, of_fleet(min=1, help="Worker processes on this machine.")]
 Scheduler = Annotated[

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
+from biasgp.data.clock import NO_CLOCK, Clock, read_clock
 from biasgp.data.marks import find_resolution, is_coarse, limits_said
 from biasgp.data.table import Table, TableError
 from biasgp.data.times import Times
@@ -113,6 +114,8 @@ class Readings:
     """Of each row: −1 where y is a limit that the truth lies below, 1 where above, else 0; None where none is."""
     resolution: float | None = None
     """The step of which all readings are multiples, where rounding to it counts beside their noise."""
+    clock: Clock = NO_CLOCK
+    """Of the first time among the features: its step, gaps and repeats."""
     unit: str = ""
     """Of the target, as the table says or as its name does."""
     judged: pd.DataFrame | None = None
@@ -331,6 +334,8 @@ def read_readings(
             *notes,
             f"Column {target!r}: readings come in steps of {step:g}; the error of rounding counts as noise.",
         )
+    clock = _clock(chosen, inputs, kept)
+    notes = (*notes, *clock.notes)
     return Readings(
         target,
         chosen,
@@ -343,8 +348,17 @@ def read_readings(
         sensors=sensors,
         censored=censored,
         resolution=step,
+        clock=clock,
         unit=table.units.get(target, "") or unit_of(target),
     )
+
+
+def _clock(features: Sequence[Feature], inputs: Sequence[Array], kept: Mask) -> Clock:
+    """What the first time among the features says of its clock."""
+    for feature, hours in zip(features, inputs, strict=True):
+        if feature.is_time:
+            return read_clock(hours[kept], np.flatnonzero(kept), feature.instants, zoned=feature.zoned)
+    return Clock()
 
 
 def flags_beside(table: Table, target: str) -> str | None:

@@ -156,10 +156,10 @@ def _iso(text: Sequence[str]) -> _Stamps | None:
     bare = [cell.removesuffix(tail).translate(_TO_BASIC) for cell, tail in zip(near, tails, strict=True)]
     local = pd.to_datetime(pd.Series(bare, dtype=object), format="ISO8601", errors="coerce").to_numpy("datetime64[ns]")
     names = [tail.strip() for tail in tails]
-    stamps, offset, _, _ = zones.to_utc(local, names)
+    stamps, offset, remark, _ = zones.to_utc(local, names)
     if np.isnat(stamps).any():
         return None
-    return _Stamps(np.where(outside, np.datetime64("NaT"), stamps), outside, names, offset)
+    return _Stamps(np.where(outside, np.datetime64("NaT"), stamps), outside, names, offset, remark)
 
 
 def _by_parts(text: Sequence[str], given: bool | None, usual: bool | None) -> _Stamps:
