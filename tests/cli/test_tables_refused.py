@@ -36,7 +36,7 @@ REFUSED = {
     "zero byte": (changed(9, "2005-03-10;\x009;4,5"), (), "line 11"),
     "ragged": (changed(9, "2005-03-10;4,5"), (), "line 11"),
     "percent": (table(*(f"{row} %" for row in ROWS)), (), "Column 'y'"),
-    "limit": (changed(9, "2005-03-10;9;<0,5"), (), "Column 'y', row 10: '<0,5'"),
+    "limit": (changed(9, "2005-03-10;9;<LOD"), (), "Column 'y', row 10: '<LOD'"),
     "currency": (changed(9, "2005-03-10;9;$4,5"), (), "Column 'y', row 10"),
     "thousands or decimals": (table(*(f"{i};1,{111 + i}" for i in range(9)), head="a;y"), (), "--decimal point"),
     "decimal": (table(*ROWS), ("--decimal", "dash"), "--decimal must be point or comma"),

@@ -27,7 +27,7 @@ ZONES: dict[str, Any] = {
     "": None, "Z": UTC, "+02:00": +2, " -0330": -3.5, " UTC": UTC, " CEST": +2, " EST": -5, " PDT": -7,
     " Europe/Berlin": zoneinfo.ZoneInfo("Europe/Berlin"), " America/New_York": zoneinfo.ZoneInfo("America/New_York"),
 }  # fmt: skip
-JUNK = ("12%", "$12", "<0.5", "abc", "1_000", "0x1F", "１２", "1.2.3", "1,2,3", "12 ppb", "--5", "1e", "True", "#REF!")
+JUNK = ("12%", "$12", "<LOD", "abc", "1_000", "0x1F", "１２", "1.2.3", "1,2,3", "12 ppb", "--5", "1e", "True", "#REF!")
 COLUMNS = ("time", "x", "note", "y")
 NAMES = ("y", "no_ppb", "T (°C)", "value, mean", 'the "y"', "2001 mean", "=1+1", "π", "a" * 300)
 

@@ -82,7 +82,8 @@ NUMBERS = {
     "percent, all": ("12%|13%|14%|15%|16%", "Column 'y' is mostly not numbers.*row 1, is '12%'"),
     "currency": ("$12|$13|$14|$15|$16", "Column 'y' is mostly not numbers.*'\\$12'"),
     "euros": ("12 €|13 €|14 €|15 €|16 €", "Column 'y' is mostly not numbers.*'12 €'"),
-    "below a limit": ("<0.5|<0.5|1.5|1.6|1.7|1.8|1.9", "Column 'y', row 1: '<0.5' is not a number.*1 more"),
+    "below a limit": ("<0.5|< 0.5|1.5|1.6|1.7|1.8|1.9|>9", [0.5, 0.5, 1.5, 1.6, 1.7, 1.8, 1.9, 9.0]),
+    "below nothing": ("<LOD|1.5|1.6|1.7|1.8|1.9", "Column 'y', row 1: '<LOD' is not a number"),
     "a unit": ("12 ppb|13 ppb|14 ppb|15 ppb|16 ppb", "Column 'y' is mostly not numbers.*'12 ppb'"),
     "degrees": ("12°|13°|14°|15°|16°", "Column 'y' is mostly not numbers"),
     "underscores": ("1_000|1_001|5|6|7|8|9|10|11|12", "row 1: '1_000' is not a number"),
@@ -372,6 +373,10 @@ GOOD = {
     "pipes": lines().replace(",", "|"),
     "semicolons and commas": lines().replace(",", ";").replace(".5", ",5"),
     "a vertical tab": "note,time,a,y\n" + "".join(f"a\x0bb\x0c\u2028\x85,{row}\n" for row in ROWS),
+    "a comment": "# from the logger\n" + lines(),
+    "comments": "# from the logger, 5, x\n#\n" + lines({9: ROWS[9] + "\n# serviced, by me"}) + "# end\n",
+    "a comment as wide as the table": "# a, b, c\n" + lines(),
+    "a header in a comment": "# Station 5\n" + lines(head="# time,a,y"),
     "a 131,072 character cell": "note,time,a,y\n"
     + "".join(f"{'x' * 131072 if i == 3 else ''},{row}\n" for i, row in enumerate(ROWS)),
 }
@@ -415,7 +420,6 @@ BROKEN = {
         "line 2 has 3 cells, but the first line has 2",
     ),
     "header too long": (lines(head="time,a,y,z"), "line 2 has 3 cells, but the first line has 4"),
-    "a comment": ("# from the logger\n" + lines(), "line 2 has 3 cells, but the first line has 1"),
     "a last line of words": (lines() + "end of file\n", "line 32 has 1 cells"),
     "equal names": (lines(head="time,y,y"), "two columns 'y'"),
     "equal names but for blanks": (lines(head="time, y,y "), "two columns 'y'"),

@@ -60,27 +60,40 @@ class Selection:
     events: str | None = None
     together: str | None = None
     verdicts: str | None = None
+    skip: int | None = None
+    units: bool | None = None
+    sheet: str | None = None
+    marks: bool = True
+    censored_column: str | None = None
+    more: tuple[str, ...] = ()
+    """Files that go on where the source ends."""
 
     def table(self) -> Table:
         """The whole table."""
-        return Table.read(self.source, self._options)
+        return Table.read([self.source, *self.more], self._options)
 
     def events_table(self) -> Table | None:
         """The table of times at which the sensor was serviced, where there is one."""
-        return None if self.events is None else Table.read(self.events, self._options)
+        return None if self.events is None else Table.read(self.events, self._of_others)
 
     def verdicts_table(self) -> Table | None:
         """The table of what somebody said of readings, where there is one."""
-        return None if self.verdicts is None else Table.read(self.verdicts, self._options)
+        return None if self.verdicts is None else Table.read(self.verdicts, self._of_others)
 
     @property
     def _options(self) -> ReadOptions:
+        return replace(self._of_others, skip=self.skip, units=self.units, sheet=self.sheet, marks=self.marks)
+
+    @property
+    def _of_others(self) -> ReadOptions:
+        """How tables beside this one are written; where they begin is their own affair."""
         return ReadOptions(self.sep, self.encoding, self.na, self.decimal, self.day_first, self.header)
 
     def readings(self, table: Table, events: Table | None = None) -> Readings:
         """The numbers in a table, or in a part of it, and the events among them."""
         names = self.feature_names(table.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
+        more["limits"] = self.censored_column
         found = read_readings(table, self.target, names, **more)
         if events is None:
             return found
@@ -229,6 +242,8 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))
         more["events"] = readings.events
+    if readings.rounding_variance:
+        more["noise_variance"] = np.full(len(split.fit), readings.rounding_variance)
     if readings.verdict is not None:
         more["verdict"] = readings.verdict[split.fit]
     began = time.perf_counter()

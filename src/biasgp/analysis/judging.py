@@ -83,11 +83,11 @@ class Analysis:
 
     @property
     def unit(self) -> str:
-        return unit_of(self.readings.target)
+        return self.readings.unit or unit_of(self.readings.target)
 
     @property
     def noise(self) -> float:
-        return float(np.sqrt(self.fitted.estimator.noise_variance_))
+        return float(np.sqrt(self.fitted.estimator.noise_variance_ + self.readings.rounding_variance))
 
     @property
     def response(self) -> str:
@@ -120,6 +120,15 @@ class Analysis:
         """The first time, else the first feature, for every row."""
         j = next((j for j, feature in enumerate(self.readings.features) if feature.is_time), 0)
         return Axis.of(self.readings.features[j], self.readings.X[:, j])
+
+    @property
+    def gaps_in_words(self) -> tuple[tuple[str, str], ...]:
+        """The last time before each gap in the record, and the first after it."""
+        feature = next((each for each in self.readings.features if each.is_time), None)
+        if feature is None:
+            return ()
+        ends = [feature.instants(np.array(gap)).astype("M8[s]").tolist() for gap in self.readings.clock.gaps]
+        return tuple((start.isoformat(), stop.isoformat()) for start, stop in ends)
 
     @cached_property
     def episode_records(self) -> tuple[EpisodeRecord, ...]:
@@ -286,6 +295,9 @@ class Judge:
         """Quantiles of the next reading at some rows that is not an outlier: with the error of its sensor's own."""
         X = check_query(self.estimator, self.readings.frame(rows), shared=False)
         mean, variance = self.estimator._latent(X, include_noise=True)
+        if self.readings.rounding_variance:
+            slope = self.estimator._scaling.log_slope(self.estimator._scaling.backward(mean))
+            variance = variance + self.readings.rounding_variance * np.exp(2.0 * slope)
         return np.asarray(self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
 
     @cached_property
@@ -354,8 +366,10 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
     else:
         # Each left out, at the parameters that were fitted with it.
         mean, variance = estimator._posterior.leave_one_out()
-        off = estimator._scaling.forward(readings.y[fitted.fit_rows]) - mean
-        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance)
+        y = readings.y[fitted.fit_rows]
+        rounding = readings.rounding_variance * np.exp(2.0 * estimator._scaling.log_slope(y))
+        off = estimator._scaling.forward(y) - mean
+        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance + rounding)
     residual[verdict.flagged] = np.nan
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 

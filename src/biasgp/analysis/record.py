@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import biasgp
 from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, spread
+from biasgp.analysis.flags import Flags
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, Judge
 from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.words import reach
@@ -37,6 +38,8 @@ SWITCHES = {
     "day_first": ("--month-first", "--day-first"),
     "header": ("--no-header", "--header"),
     "episodes": ("--no-episodes", "--episodes"),
+    "units": ("--no-units", "--units"),
+    "marks": ("--no-marks", "--marks"),
 }
 """Options that are said by name alone, for False and for True."""
 MAX_SENSORS = 12
@@ -169,7 +172,7 @@ class FitRecord:
             doubts=outcome.doubts,
             remarks=tuple(remarks(outcome)),
             residuals_of=of,
-            made=_made(outcome),
+            made=made(outcome),
             episodes=outcome.episode_records if outcome.settings.episodes else None,
             notes=outcome.notes_in_words,
         )
@@ -284,17 +287,17 @@ def remarks(outcome: Analysis) -> list[str]:
     return lines
 
 
-def _command(outcome: Analysis) -> str:
+def command(outcome: Analysis) -> str:
     """The command that does this again: what differs from the defaults."""
     source, readings = outcome.selection.source, outcome.readings
     columns = ",".join(column for feature in readings.features for column in feature.columns)
-    words = ["biasgp", "fit", source if source == "-" else source.rsplit("/", 1)[-1]]
+    words = ["biasgp", "fit", *(each.rsplit("/", 1)[-1] for each in (source, *outcome.selection.more))]
     words += ["--target", readings.target, "--features", columns]
     for part in (outcome.settings, outcome.selection):
         for field in fields(part):
             value = getattr(part, field.name)
             usual = outcome.settings.usual_episodes(readings.features) if field.name == "episodes" else field.default
-            if field.name in ("source", "target", "features") or value == usual:
+            if field.name in ("source", "more", "target", "features") or value == usual:
                 continue
             if field.name in ("events", "verdicts"):
                 value = value.rsplit("/", 1)[-1]
@@ -323,10 +326,11 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     return tuple(numbers)
 
 
-def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
+def made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
+    """How a fit was made: what, and how."""
     estimator = outcome.fitted.estimator
     return (
-        ("Command", _command(outcome)),
+        ("Command", command(outcome)),
         ("Model", METHOD_WORDS.get(outcome.settings.method, outcome.settings.method)),
         ("Target, features", f"{outcome.readings.target}; {', '.join(outcome.readings.names)}"),
         ("Transform of the target", f"{outcome.response} ({estimator.response_})"),
@@ -337,7 +341,7 @@ def _made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     )
 
 
-def summary(outcome: Analysis) -> dict[str, Any]:
+def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
     """The same for machines."""
     readings, verdict, axis = outcome.readings, outcome.verdict, outcome.axis
     rows = np.flatnonzero(outcome.flagged)
@@ -382,18 +386,24 @@ def summary(outcome: Analysis) -> dict[str, Any]:
         ],
         "test": outcome.test,
         "flag_column": outcome.agreement,
+        "flags": None if flags is None else {"column": flags.column, "meanings": flags.meanings, "rows": flags.counts},
+        "resolution": readings.resolution,
+        "gaps": [{"after": after, "before": before} for after, before in outcome.gaps_in_words],
+        "repeated_times": readings.clock.repeated,
+        "detection_limits": 0 if readings.censored is None else int((readings.censored != 0).sum()),
+        "table_notes": list(readings.notes),
         "verdicts": None if readings.judged is None else readings.judged.astype(object).to_dict("records"),
         "worth_a_look": (outcome.worth_a_look() + 1).tolist(),
         "n_flagged": len(rows),
         # JSON has no NaN, and no infinity.
         "flagged": flagged.where(flagged.notna(), None).to_dict("records"),
         "fit_seconds": outcome.fitted.seconds,
-        "command": _command(outcome),
+        "command": command(outcome),
     }
 
 
-def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
-    """Every row of the table, with what was found about it."""
+def cleaned(table: Table, outcome: Analysis, flags: Flags | None = None) -> pd.DataFrame:
+    """Every row of the table, with what was found about it, and the flags of a scheme."""
     use = np.where(outcome.readings.kept, "judged only", "not used").astype(object)
     use[outcome.fitted.fit_rows] = "fit"
     use[outcome.fitted.test_rows] = "held out"
@@ -403,6 +413,10 @@ def cleaned(table: Table, outcome: Analysis) -> pd.DataFrame:
     lasting = outcome.episode_columns() if outcome.settings.episodes else {}
     kind = {"kind": outcome.explained["kind"]} if outcome.explained else {}
     columns = found | outcome.verdict.columns(outcome.readings.y) | {"use": use} | judged | explained | lasting | kind
+    if outcome.readings.censored is not None:
+        columns["censored"] = outcome.readings.censored.astype(int)
+    if flags is not None:
+        columns[flags.column] = flags.values.astype(int)
     return table.with_columns(columns)
 
 

@@ -18,7 +18,7 @@ def reach(feature: Feature, length: float, spread: float) -> str:
     """What a length-scale means: over what the truth changes."""
     if length > IRRELEVANT * spread:
         return "hardly matters"
-    amount = duration(length) if feature.is_time else quantity(length, unit_of(feature.name), 2)
+    amount = duration(length) if feature.is_time else quantity(length, feature.unit or unit_of(feature.name), 2)
     if length > NEARLY_STRAIGHT * spread:
         return f"changes slowly, in nearly a straight line (over about {amount})"
     return f"varies over about {amount}"

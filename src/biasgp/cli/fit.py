@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from biasgp import watch
 from biasgp.cli import options
+from biasgp.cli.config import Config, SaveConfig
+from biasgp.cli.config import save_config as write_config
 from biasgp.cli.console import refuse_empty, remark, say, time_limit, working
 from biasgp.cli.options import of_fleet, of_model, of_table
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.analysis.fitting import Selection, Settings, Split
+    from biasgp.analysis.flags import Flags, FlagScheme
     from biasgp.analysis.judging import Analysis
+    from biasgp.cli.results import Results
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
 
 EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,temperature_c,humidity_pct
 
-Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
+Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table, and
+cleaned.xlsx, .parquet, .feather or .nc where the table is of that form.
+
+Exit codes:  0 done, 1 the fit or the writing failed, 2 wrong use or a table that cannot be read, 130 interrupted."""
+PACKED = (".gz", ".xz", ".bz2", ".zip")
 SHOWN = 20
 """Flagged readings in the terminal."""
 SHOWN_EPISODES = 10
@@ -32,7 +43,8 @@ LONGEST_NAME = 80
 
 
 def fit(
-    table: options.Source,
+    ctx: typer.Context,
+    tables: options.Sources,
     target: options.Target = None,
     features: options.Features = None,
     method: options.Method = options.MethodName.sparse,
@@ -40,6 +52,9 @@ def fit(
     kernel: options.Kernel = options.KernelName.matern32,
     out: options.OutFolder = None,
     force: options.Force = False,
+    flags: options.FlagsName = options.FlagNames.own,
+    suspect_at: options.SuspectAt = 0.5,
+    fail_at: options.FailAt = 0.95,
     na: options.Na = None,
     where: options.Where = None,
     flag_column: Annotated[str | None, of_table(help="Column with someone's flags, to compare with.")] = None,
@@ -64,16 +79,28 @@ def fit(
     decimal: options.Decimal = None,
     day_first: options.DayFirst = None,
     header: options.Header = None,
+    skip: options.Skip = None,
+    units: options.Units = None,
+    sheet: options.Sheet = None,
+    marks: options.Marks = True,
+    censored_column: options.CensoredColumn = None,
     by: Annotated[str | None, of_fleet(help="Column that names sensors or stations: a fit for each.")] = None,
     jobs: options.Jobs = 1,
     scheduler: options.Scheduler = None,
     timeout: options.Timeout = 0.0,
+    config: Config = None,
+    save_config: SaveConfig = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Fit a table of readings, some of which lie."""
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.analysis.flags import FlagScheme
     from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
+    table, *more = tables
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
     refuse_empty(events=events, together=together, reference=reference, verdicts=verdicts)
     if together is not None and by is not None:
@@ -82,44 +109,91 @@ def fit(
         raise WrongUseError("--reference needs --together, the column that names the sensors.")
     if events is not None and episodes is False:
         raise WrongUseError("--events says when biases that last may end: leave out --no-episodes.")
-    if [table, events, verdicts].count("-") > 1:
+    if [*tables, events, verdicts].count("-") > 1:
         raise WrongUseError("Only one of the table, --events and --verdicts can be standard input.")
     limit = time_limit(timeout)
-    marks = tuple(na or ())
+    output = Output(force, quiet=quiet or as_json, flags=FlagScheme(flags.value, suspect_at, fail_at))
+    if quiet + as_json + verbose > 1:
+        raise WrongUseError("--quiet, --json and --verbose each say how much is said: choose one.")
+    told = _Told(as_json, quiet, verbose)
+    missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
-    selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
+    selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
+    selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more))
+    selection = replace(selection, marks=marks, censored_column=censored_column)
     limits = (max_rows, max_time, True if events is not None else episodes, reference)
     settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:
         raise WrongUseError(f"--verdicts needs --method sparse: {method.value!r} cannot be told which readings lie.")
+    if save_config is not None:
+        write_config(ctx, save_config, force=force)
     settings.estimator()  # refuses options that the method has none of, before the table is read
     if by is not None:
         from biasgp.cli.fleet import fit_fleet
         from biasgp.runner import Execution
 
         execution = Execution(jobs, scheduler, limit)
-        fit_fleet(out or Path(_folder_name(table, by)), selection, settings, by, execution, force=force)
+        folder = out or Path(_folder_name(table, by))
+        fit_fleet(folder, selection, settings, by, execution, output)
+        told.of_fleet(folder)
         return
-    with working("Reading"):
+    with working("Reading", quiet=output.quiet):
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())
-    outcome = fit_into(folder, selection, settings, read, readings, Output(force))
-    tell(outcome, folder, time.perf_counter() - began)
+    outcome = fit_into(folder, selection, settings, read, readings, output)
+    told.of_fit(outcome, folder, time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """How much is said of what was found."""
+
+    as_json: bool
+    quiet: bool
+    verbose: bool
+
+    def of_fit(self, outcome: Analysis, folder: Path, seconds: float) -> None:
+        """Of one fit."""
+        if self.as_json:
+            sys.stdout.write((folder / "summary.json").read_text(encoding="utf-8") + "\n")
+        elif not self.quiet:
+            tell(outcome, folder, seconds)
+        if self.verbose:
+            from biasgp.analysis.record import made
+
+            say(*(f"{what}: {how}" for what, how in made(outcome)))
+            say(*(f"Read: {note}" for note in outcome.readings.notes))
+
+    def of_fleet(self, folder: Path) -> None:
+        """Of a fit for each group, which has been told unless it is for machines."""
+        if self.as_json:
+            import pandas as pd
+
+            rows = pd.read_csv(folder / "results.csv").astype(object)
+            text = json.dumps(rows.where(rows.notna(), None).to_dict("records"), indent=1, ensure_ascii=False)
+            sys.stdout.write(text + "\n")
+
+
+def _own_flags() -> FlagScheme:
+    from biasgp.analysis.flags import FlagScheme
+
+    return FlagScheme()
 
 
 @dataclass(frozen=True)
 class Output:
-    """How results are written: over others, with plotly in the report or where it lies, and without a word."""
+    """How results are written: over others, with plotly in the report or where it lies, without a word; which flags."""
 
     force: bool
     plotly: str = ""
     quiet: bool = False
+    flags: FlagScheme = field(default_factory=_own_flags)
 
 
 def fit_into(
@@ -127,8 +201,9 @@ def fit_into(
 ) -> Analysis:
     """Fit, and write the four files."""
     from biasgp.analysis.fitting import fit
+    from biasgp.analysis.flags import flags_of
     from biasgp.analysis.judging import examine
-    from biasgp.analysis.record import FitRecord, cleaned, summary
+    from biasgp.analysis.record import FitRecord, summary
     from biasgp.analysis.verdicts import KEPT
     from biasgp.cli.output import inert, new_folder
     from biasgp.cli.progress import following
@@ -154,12 +229,25 @@ def fit_into(
         with working("Writing the report", quiet=output.quiet):
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
             (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
-            inert(cleaned(table, outcome)).to_csv(stage / "cleaned.csv", index=False)
+            flags = flags_of(outcome, output.flags)
+            results = _results(table, outcome, flags)
+            inert(results.frame).to_csv(stage / "cleaned.csv", index=False)
+            results.write(stage, table)
             if readings.judged is not None:
                 inert(readings.judged).to_csv(stage / KEPT, index=False)
-            text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
+            text = json.dumps(summary(outcome, flags), indent=1, ensure_ascii=False, allow_nan=False)
             (stage / "summary.json").write_text(text, encoding="utf-8")
     return outcome
+
+
+def _results(table: Table, outcome: Analysis, flags: Flags | None) -> Results:
+    """The table with what was found, to be written in its own form."""
+    from biasgp.analysis.record import cleaned, command
+    from biasgp.cli.results import Results
+
+    frame = cleaned(table, outcome, flags)
+    new = tuple(frame.columns[len(table.columns) :])
+    return Results(frame, new, outcome.readings.target, outcome.unit, command(outcome), flags)
 
 
 def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:
@@ -188,14 +276,23 @@ def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, ob
         "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
         "method": settings.method,
         "together": None if readings.sensors is None else readings.sensors.column,
-        "formats": {name: asdict(form) for name, form in table.formats(columns).items()},
+        "formats": {name: form.noted() for name, form in table.formats(columns).items()},
     }
 
 
 def _folder_name(table: str, target: str) -> str:
-    stem = "stdin" if table == "-" else Path(table).stem
+    stem = "stdin" if table == "-" else _stem(table)
     words = re.sub(r"[^A-Za-z0-9_.]+", "_", target)[:LONGEST_NAME].strip("_.")
     return f"{stem}-{words or 'fit'}"
+
+
+def _stem(table: str) -> str:
+    """The name of a table without its endings, or of the folder where a pattern leaves none."""
+    name = Path(table).name
+    for ending in (*PACKED, Path(name).suffix):
+        name = name.removesuffix(ending)
+    name = re.sub(r"[*?\[\]]+", "", name).strip("-_.")
+    return name or Path(table).resolve().parent.name or "table"
 
 
 def tell(outcome: Analysis, folder: Path, seconds: float) -> None:

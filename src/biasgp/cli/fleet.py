@@ -16,22 +16,34 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.cli.fit import Output
     from biasgp.data.columns import Feature
     from biasgp.data.table import Table
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
-LATER = {"episodes": False, "events": None, "verdicts": None}
+LATER = {
+    "episodes": False,
+    "events": None,
+    "verdicts": None,
+    "skip": None,
+    "units": None,
+    "sheet": None,
+    "more": (),
+    "marks": True,
+    "censored_column": None,
+}
 """Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
 
 
 def fit_fleet(
-    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, *, force: bool
+    folder: Path, selection: Selection, settings: Settings, by: str, execution: Execution, output: Output
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
+    from biasgp.analysis.flags import FlagScheme
     from biasgp.data.columns import choose
     from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups
     from biasgp.runner import StoreError
@@ -61,14 +73,15 @@ def fit_fleet(
     columns = [name for feature in features for name in feature.columns]
     # Other verdicts are other data of their groups, not another fleet.
     chosen = replace(selection, target=target, features=",".join(columns), verdicts=None)
-    remark(*notes, f"{len(groups):,} groups by {by!r}.")
+    if not output.quiet:
+        remark(*notes, f"{len(groups):,} groups by {by!r}.")
 
-    formats = {name: asdict(form) for name, form in table.formats([target, *columns]).items()}
+    formats = {name: form.noted() for name, form in table.formats([target, *columns]).items()}
 
     def payload(group: FleetGroup) -> tuple[Any, ...]:
         part = table.part(f"group {group.name!r}", group.rows, [target, *columns])
         place = str((folder / _place(group)).resolve())
-        return part, chosen, settings, place, services.of(group.name), judged.get(group.name)
+        return part, chosen, settings, place, services.of(group.name), judged.get(group.name), output.flags
 
     def data(group: FleetGroup) -> list[pd.DataFrame]:
         own = services.by_group.get(group.name), judged.get(group.name)
@@ -76,7 +89,9 @@ def fit_fleet(
 
     read = [] if services.of_all is None else [services.of_all.cells.to_csv()]
     request = {"by": by, "selection": _said(chosen), "settings": _said(settings)}
-    said = json.dumps([request["selection"], request["settings"], formats], sort_keys=True)
+    if output.flags != FlagScheme():
+        request["flags"] = asdict(output.flags)
+    said = json.dumps([*list(request.values())[1:], formats], sort_keys=True)
     work = GroupWork(
         function=_fit_group,
         payload=payload,
@@ -86,7 +101,7 @@ def fit_fleet(
         columns=(*COLUMNS, *([EPISODES] if settings.episodes else [])),
     )
     with lock(folder / LOCK, folder):
-        _claim(folder, request, force=force)
+        _claim(folder, request, force=output.force)
         try:
             results = run_groups(groups, work, folder, execution)
         except StoreError as error:
@@ -94,7 +109,7 @@ def fit_fleet(
         # A group that was given up can have been ended in the middle of writing.
         sweep(folder / GROUPS)
         _write(folder, results, selection.source, target, by)
-    _tell(folder, results)
+    _tell(folder, results, output.quiet)
 
 
 @dataclass(frozen=True)
@@ -145,7 +160,7 @@ def _said(part: Selection | Settings) -> dict[str, Any]:
 
 
 def _without_off(said: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name not in LATER or value != LATER[name]}
+    return {name: value for name, value in said.items() if name not in LATER or value not in (LATER[name], [])}
 
 
 def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
@@ -154,13 +169,13 @@ def _fit_group(task: tuple[Any, ...]) -> dict[str, Any]:
     from biasgp.cli.fit import Output, fit_into
     from biasgp.staging import ORPHANS_END, clear
 
-    table, selection, settings, folder, events, judged = task
+    table, selection, settings, folder, events, judged, flags = task
     readings = selection.readings(table, events)
     if settings.knows_verdicts:
         readings = with_verdicts(readings, table, Path(folder), judged)
     # A worker of a run that was killed a moment ago may still be at it.
     clear(Path(folder), ORPHANS_END)
-    output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True)
+    output = Output(force=True, plotly=f"../../{PLOTLY}", quiet=True, flags=flags)
     outcome = fit_into(Path(folder), selection, settings, table, readings, output)
     return {
         "readings": int(readings.kept.sum()),
@@ -234,8 +249,12 @@ def _write(folder: Path, results: pd.DataFrame, source: str, target: str, by: st
         stage.write_text(page, encoding="utf-8")
 
 
-def _tell(folder: Path, results: pd.DataFrame) -> None:
+def _tell(folder: Path, results: pd.DataFrame, quiet: bool) -> None:
     ok = results["status"] == "ok"
+    if not ok.any():
+        raise FailedFitError("No group could be fitted.")
+    if quiet:
+        return
     say(
         f"{ok.sum():,} of {len(results):,} groups fitted, {int(results['flagged'].fillna(0).sum()):,} readings flagged."
     )
@@ -246,5 +265,3 @@ def _tell(folder: Path, results: pd.DataFrame) -> None:
     bad = results.loc[~ok].head(SHOWN).itertuples()
     say(*(f"{row.group}: {row.status}: {row.message}" for row in bad), style="yellow")
     say(f"The index is {folder / 'index.html'}", style="bold")
-    if not ok.any():
-        raise FailedFitError("No group could be fitted.")

@@ -68,7 +68,10 @@ def _read_needs(about: dict[str, Any]) -> Needs:
         raise ValueError
     if not isinstance(about["target"], str):
         raise TypeError
-    formats = {column: Format(**fields) for column, fields in about.get("formats", {}).items()}
+    formats = {
+        column: Format(**{**fields, "marks": tuple(map(float, fields.get("marks", ())))})
+        for column, fields in about.get("formats", {}).items()
+    }
     if not all(form.decimal in ("", ",", ".") and form.day_first in (None, False, True) for form in formats.values()):
         raise ValueError
     if not isinstance(about.get("together"), str | None):

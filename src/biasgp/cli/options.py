@@ -17,11 +17,15 @@ of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by"
 MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc"])
 KernelName = StrEnum("KernelName", ["exponential", "matern32", "matern52", "se"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
+FlagNames = StrEnum("FlagNames", ["own", "qartod", "cf"])
 LARGEST_SEED = 2**32 - 1
 """What NumPy's older generators take."""
 
-Source = Annotated[
-    str, typer.Argument(help="CSV or Parquet file with a header; - for standard input.", metavar="TABLE")
+KINDS = "CSV, Excel, Parquet, Feather, NetCDF or Zarr, also as .gz, .xz, .bz2 or .zip; - for standard input."
+Source = Annotated[str, typer.Argument(help=KINDS, metavar="TABLE")]
+Sources = Annotated[
+    list[str],
+    typer.Argument(help=f"{KINDS} Several files, or a pattern such as 'logs/*.csv', are one record.", metavar="TABLE"),
 ]
 Target = Annotated[str | None, of_table(help="Column to explain. Left out: the last numeric one.")]
 Features = Annotated[
@@ -52,6 +56,28 @@ Header = Annotated[
         help="Whether the first line of a CSV file names the columns; without, they are column 1, column 2 …",
     ),
 ]
+Marks = Annotated[
+    bool,
+    of_table(
+        "--marks/--no-marks",
+        help="Find numbers such as -999 that stand for missing readings: typical, repeated and far from all others.",
+    ),
+]
+CensoredColumn = Annotated[
+    str | None,
+    of_table(
+        "--censored-column",
+        metavar="COLUMN",
+        help="Column that says which readings are detection limits: -1 or < where the truth lies below, 1 or > where "
+        "above. Cells such as <0.5 need none.",
+    ),
+]
+Skip = Annotated[int | None, of_table(min=0, help="Lines before the header of a CSV file or a sheet. Left out: found.")]
+Units = Annotated[
+    bool | None,
+    of_table("--units/--no-units", help="Whether the line under the header holds units. Left out: found."),
+]
+Sheet = Annotated[str | None, of_table(help="Sheet of an Excel workbook. Left out: the only one with rows.")]
 Method = Annotated[MethodName, of_model("--method", help="How outliers are modelled.")]
 Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]
@@ -95,6 +121,19 @@ Reference = Annotated[
 ]
 Seed = Annotated[int, of_model(min=0, max=LARGEST_SEED, help="Seed of all that is random.")]
 Force = Annotated[bool, of_output("--force", help="Replace what is there.")]
+FlagsName = Annotated[
+    FlagNames,
+    of_output(
+        "--flags",
+        help="Flags in a column of their own: qartod (1 pass, 2 not evaluated, 3 suspect, 4 fail, 9 missing), cf "
+        "(flag_values and flag_meanings, which NetCDF files keep), or only those of our own columns.",
+    ),
+]
+SuspectAt = Annotated[float, of_output(help="QARTOD: probability from which a reading is suspect.")]
+FailAt = Annotated[float, of_output(help="QARTOD: probability from which a reading fails.")]
+Json = Annotated[bool, of_output("--json", help="Write the summary as JSON to standard output, and nothing else.")]
+Quiet = Annotated[bool, of_output("--quiet", "-q", help="Say nothing but what is wrong.")]
+Verbose = Annotated[bool, of_output("--verbose", "-v", help="Say how the table was read, and how the fit was made.")]
 OutFolder = Annotated[Path | None, of_output(help="Folder for the results. Left out: named after the table.")]
 Jobs = Annotated[int, of_fleet(min=1, help="Worker processes on this machine.")]
 Scheduler = Annotated[

@@ -11,7 +11,20 @@ import typer
 
 from biasgp.cli.console import refuse_empty, remark, say, working
 from biasgp.cli.needs import Needs, needs_of
-from biasgp.cli.options import DayFirst, Decimal, Encoding, Force, Header, Na, Sep, Source, of_output
+from biasgp.cli.options import (
+    DayFirst,
+    Decimal,
+    Encoding,
+    Force,
+    Header,
+    Na,
+    Sep,
+    Sheet,
+    Skip,
+    Source,
+    Units,
+    of_output,
+)
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
@@ -37,6 +50,9 @@ def predict(
     decimal: Decimal = None,
     day_first: DayFirst = None,
     header: Header = None,
+    skip: Skip = None,
+    units: Units = None,
+    sheet: Sheet = None,
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
     from biasgp.analysis.fitting import Selection
@@ -46,6 +62,7 @@ def predict(
     refuse_empty(out=out, encoding=encoding)
     marks = tuple(na or ())
     selection = Selection(table, None, None, marks, None, sep, encoding, None, decimal, day_first, header)
+    selection = replace(selection, skip=skip, units=units, sheet=sheet)
     with working("Reading"):
         saved = read_model(model)
         needs = needs_of(saved, model.name)

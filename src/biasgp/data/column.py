@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from biasgp._typing import Array, Mask
-from biasgp.data.numbers import OTHER, POINT, WORDS, Decision, Written, read_number, tidy
-from biasgp.data.times import Times, like_time, parse_times, parse_times_of_day, typed_times
+from biasgp.data.marks import find_marks, split_limits
+from biasgp.data.numbers import MISSING, MOSTLY, OTHER, POINT, WORDS, Decision, Written, read_number, tidy
+from biasgp.data.quick import arrow_of, quick_numbers, quick_times
+from biasgp.data.times import Times, like_time, parse_times, parse_times_of_day, plain_times, typed_times
 from biasgp.messages import TableError, clip
 
-MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", "—", "?", "nil"})
 LARGEST = 1e100
 """Squares of larger numbers overflow."""
 EXACT = 2.0**53
@@ -24,8 +26,6 @@ LONGEST_INTEGER = 110
 """Characters; longer ones are refused as too large."""
 SAMPLE = 200
 """Cells that tell whether a column holds times."""
-MOSTLY = 0.8
-"""A column with at least this share of numbers was meant to be numeric."""
 _DIGITS = re.compile(r"[+-]?[0-9]+")
 _NAMED_LIKE_TIME = re.compile(r"(?:^|[^a-z])(?:date|time|datetime|timestamp|epoch|unix)", re.IGNORECASE)
 
@@ -36,6 +36,12 @@ class Format:
 
     decimal: str = ""
     day_first: bool | None = None
+    marks: tuple[float, ...] = ()
+    """Numbers that stood for missing readings there."""
+
+    def noted(self) -> dict[str, Any]:
+        """The same for a file; without marks where there are none, as before they were known."""
+        return {"decimal": self.decimal, "day_first": self.day_first} | ({"marks": self.marks} if self.marks else {})
 
 
 UNKNOWN = Format()
@@ -55,6 +61,8 @@ class Column:
     given: Format = UNKNOWN
     usual: Format = UNKNOWN
     elsewhere: Callable[[], str] = str
+    find_marks: bool = True
+    """Whether numbers that stand for missing readings beyond doubt are found."""
 
     @cached_property
     def _is_text(self) -> bool:
@@ -64,6 +72,25 @@ class Column:
     def _is_numeric(self) -> bool:
         """Whether the cells came as numbers; True and False are none."""
         return bool(pd.api.types.is_numeric_dtype(self.cells) and not pd.api.types.is_bool_dtype(self.cells))
+
+    @cached_property
+    def _arrow(self) -> Any:
+        """The cells as Arrow holds them, where it does, and all that was said to be missing is a number."""
+        return arrow_of(self.cells) if len(self._na_values(POINT)) == len(self.na) else None
+
+    @cached_property
+    def _quick(self) -> tuple[Array, str] | None:
+        """The numbers at once, and their decimal mark, where all are plain; NaN where nothing is."""
+        found = None if self._arrow is None else quick_numbers(self._arrow)
+        if found is None or (found[1] and self.given.decimal not in ("", POINT)):
+            return None
+        return found[0], self.given.decimal or (POINT if found[1] else "")
+
+    @cached_property
+    def _quick_times(self) -> Times | None:
+        """The times at once, where all are of ISO 8601 and alike."""
+        found = None if self._arrow is None or self._quick is not None or self.na else quick_times(self._arrow)
+        return None if found is None else plain_times(*found)
 
     @cached_property
     def _tidied(self) -> list[str]:
@@ -83,8 +110,26 @@ class Column:
 
     @cached_property
     def _written(self) -> Written:
+        return Written(self._limits[0], {mark: self._na_values(mark) for mark in OTHER})
+
+    @cached_property
+    def _limits(self) -> tuple[list[str], np.ndarray | None]:
+        """The cells that hold something, without the sign of a detection limit, and the codes of these signs."""
         tidied = self._tidied
-        return Written([tidied[i] for i in self._rows.tolist()], {mark: self._na_values(mark) for mark in OTHER})
+        return split_limits([tidied[i] for i in self._rows.tolist()])
+
+    @cached_property
+    def censored(self) -> np.ndarray | None:
+        """Of each cell: −1 where it is a limit that the truth lies below (<0.5), 1 where above, else 0.
+
+        None where the column has no such cell.
+        """
+        if not self._is_text or self._quick is not None or self._quick_times is not None or self._limits[1] is None:
+            return None
+        codes = np.zeros(len(self.cells), dtype=np.int8)
+        codes[self._rows] = self._limits[1]
+        codes[np.isnan(self._read)] = 0
+        return codes if codes.any() else None
 
     def _na_values(self, decimal: str) -> list[float]:
         """Numbers that stand for missing: with this decimal mark, or with the other where they are none with this."""
@@ -97,18 +142,26 @@ class Column:
     @property
     def _holds_numbers(self) -> bool:
         """Whether the cells are numbers, most of them at least."""
+        if self._quick is not None:
+            return True
+        if self._quick_times is not None:
+            return False
         return self._written.share >= MOSTLY if self._is_text else self._is_numeric
 
     @cached_property
     def evidence(self) -> str:
         """The decimal mark that the column proves by itself; "" where it holds no numbers, or none that tell."""
+        if self._quick is not None:
+            return self._quick[1]
         mark, strong = self._written.evidence if self._is_text and self._holds_numbers else ("", False)
         return mark if strong else ""
 
     @cached_property
     def _decision(self) -> Decision:
-        if not self._is_text:
+        if not self._is_text or self._quick_times is not None:
             return Decision()
+        if self._quick is not None:
+            return Decision(self._quick[1])
         return self._written.decide(self.given.decimal, self.usual.decimal, self.elsewhere)
 
     @property
@@ -118,6 +171,26 @@ class Column:
     @cached_property
     def missing(self) -> Mask:
         """Which cells hold nothing, or a number or word that stands for nothing."""
+        missing = self._empty
+        return missing | np.isin(self._read, self.marks) if self.marks else missing
+
+    @cached_property
+    def marks(self) -> tuple[float, ...]:
+        """Numbers that stand for missing readings and were not said to."""
+        if not self.find_marks or not self._holds_numbers or self._decision.is_open:
+            return ()
+        there = self._read if not self.na else np.where(self._empty, np.nan, self._read)
+        usual = tuple(mark for mark in self.usual.marks if mark in there)
+        return tuple(dict.fromkeys((*usual, *find_marks(there))))
+
+    @cached_property
+    def _empty(self) -> Mask:
+        """The same but for the marks that are found."""
+        if self._quick is not None:
+            absent = np.isnan(self._read)
+            return absent | np.isin(self._read, self._na_values(POINT)) if self.na else absent
+        if self._quick_times is not None:
+            return np.asarray(np.isnat(self._quick_times.values))
         if self._is_text:
             missing = np.ones(len(self.cells), dtype=bool)
             missing[self._rows] = self._written.is_na(self._decimal) if self.na else False
@@ -131,19 +204,30 @@ class Column:
         """The cells as numbers, those that stand for nothing too; NaN where they are none."""
         if self._is_numeric:
             return np.array(self.cells.to_numpy(dtype=float, na_value=np.nan))
+        if self._quick is not None:
+            return self._quick[0]
         values = np.full(len(self.cells), np.nan)
-        if self._is_text:
+        if self._is_text and self._quick_times is None:
             values[self._rows] = self._written.values(self._decimal)
         return values
 
     @cached_property
     def _numbers(self) -> Array:
         """The cells as numbers; NaN where missing or unreadable."""
-        return np.where(self.missing, np.nan, self._read)
+        if self._quick is not None and not self.na and not self.marks:
+            return self._quick[0]
+        values = np.where(self.missing, np.nan, self._read)
+        return values if self.censored is None else np.where(self.censored == 0, values, np.nan)
+
+    def limits(self) -> Array:
+        """The numbers, with the limit itself where a cell is one; a refusal like that of `numbers`."""
+        numbers = self.numbers()
+        return numbers if self.censored is None else np.where(self.censored != 0, self._read, numbers)
 
     @property
     def _not_numbers(self) -> Mask:
-        return np.isnan(self._numbers) & ~self.missing
+        unread = np.isnan(self._numbers) & ~self.missing
+        return unread if self.censored is None else unread & (self.censored == 0)
 
     def refuse_open(self) -> None:
         """Refuse a column whose decimal mark nothing tells."""
@@ -159,6 +243,13 @@ class Column:
     def numbers(self) -> Array:
         """The cells as numbers, NaN where missing; a refusal that names the first cell that is none."""
         self.refuse_open()
+        self._refuse_odd()
+        return self._numbers
+
+    def _refuse_odd(self) -> None:
+        """Refuse cells that are no numbers, or too large to compute with."""
+        if "_sound" in vars(self):
+            return
         if self._not_numbers.any():
             raise TableError(self._not_a_number())
         rows = np.flatnonzero(np.abs(self._numbers) > LARGEST)
@@ -168,7 +259,7 @@ class Column:
                 f"Column {self.name!r}, row {rows[0] + 1}: {value} is too large to be a reading. "
                 f"Correct it, or treat it as missing with --na {value}."
             )
-        return self._numbers
+        vars(self)["_sound"] = True  # looked at once
 
     def _not_a_number(self) -> str:
         """What to say of the first cell that is no number."""
@@ -192,6 +283,8 @@ class Column:
     @cached_property
     def _times(self) -> Times:
         """The cells as times; those that are none are marked."""
+        if self._quick_times is not None:
+            return self._quick_times
         if self._is_text and not self._holds_numbers:
             return parse_times(self._tidied, self.missing, self.given.day_first, self.usual.day_first)
         if not self._holds_numbers:
@@ -240,6 +333,8 @@ class Column:
             # Numbers under a name like time may be Unix times or dates, not hours or days.
             named = _NAMED_LIKE_TIME.search(self.name)
             return "time" if named and typed_times(pd.Series(self._numbers)) else "number"
+        if self._quick_times is not None:
+            return "time"
         if self._is_text:
             return self._kind_of_words()
         return "time" if pd.api.types.is_datetime64_any_dtype(self.cells) else "text"
@@ -269,19 +364,30 @@ class Column:
         """How it was read, for another table of the same origin."""
         if self.kind == "time":
             return Format(day_first=self._times.day_first)
-        return Format(self._decision.decimal) if self.kind == "number" else UNKNOWN
+        return Format(self._decision.decimal, marks=self.marks) if self.kind == "number" else UNKNOWN
 
     @property
     def note(self) -> str:
         """What was assumed in reading it."""
-        about, rounded = "", ""
+        about, rounded, marks = "", "", ""
         if self.kind == "time":
             about = self._times.note
         elif self.kind == "number":
-            rounded = self._rounded_note()
-            if self._is_text and not self._decision.is_open and not self.given.decimal:
+            rounded, marks = self._rounded_note(), self._marks_note()
+            if self._is_text and self._quick is None and not self._decision.is_open and not self.given.decimal:
                 about = self._written.note(self._decision)
-        return " ".join(filter(None, [about and f"Column {self.name!r}: {about}", rounded]))
+        return " ".join(filter(None, [about and f"Column {self.name!r}: {about}", rounded, marks]))
+
+    def _marks_note(self) -> str:
+        """Which numbers were taken for missing readings."""
+        if not self.marks:
+            return ""
+        counts = [f"{mark:.15g} ({int((self._read == mark).sum()):,} cells)" for mark in self.marks]
+        verb = "stands" if len(counts) == 1 else "stand"
+        return (
+            f"Column {self.name!r}: {' and '.join(counts)} {verb} for missing readings; --no-marks reads numbers as "
+            "they are."
+        )
 
     def _rounded_note(self) -> str:
         """The first integer that a floating-point number does not hold, and what became of it."""

@@ -11,6 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
+from biasgp.data.clock import NO_CLOCK, Clock, read_clock
+from biasgp.data.marks import find_resolution, is_coarse, limits_said
 from biasgp.data.table import Table, TableError
 from biasgp.data.times import Times
 
@@ -19,6 +21,16 @@ MIN_READINGS = 5
 MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
 VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
+CONSECUTIVE = 20_000
+"""Readings in which a step is looked for, before all are."""
+COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
+"""Names of columns that number the rows."""
+FLAG_NAMES = tuple(
+    form.format(word) for word in ("qc", "qartod", "flag", "flags", "quality", "qf") for form in ("{{}}_{}", "{}_{{}}")
+)
+"""How a column of flags is named after the one that they are about: no_ppb_qc, flag_no_ppb."""
+QARTOD_CODES, QARTOD_BAD = frozenset({"1", "2", "3", "4", "9"}), frozenset({"3", "4"})
+"""Flags of QARTOD, and those that say suspect or fail."""
 HOUR_NS = 3_600_000_000_000
 HOUR_MS = 3_600_000.0
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
@@ -37,6 +49,8 @@ class Feature:
     origin: str = ""
     zoned: bool = False
     offset_hours: float = 0.0
+    unit: str = ""
+    """As the table says, beside what the name says."""
 
     def values(self, table: Table) -> Array:
         """This input for every row; NaN where missing."""
@@ -96,6 +110,14 @@ class Readings:
     """Values of the feature that orders the readings at which the sensor was serviced, where they are known."""
     sensors: Sensors | None = None
     """Which sensor each row is of, where several share the truth."""
+    censored: Array | None = None
+    """Of each row: −1 where y is a limit that the truth lies below, 1 where above, else 0; None where none is."""
+    resolution: float | None = None
+    """The step of which all readings are multiples, where rounding to it counts beside their noise."""
+    clock: Clock = NO_CLOCK
+    """Of the first time among the features: its step, gaps and repeats."""
+    unit: str = ""
+    """Of the target, as the table says or as its name does."""
     judged: pd.DataFrame | None = None
     """What somebody said of some of the rows: `row`, from 1, `verdict` (good or bad), and by whom, when and why."""
 
@@ -107,6 +129,11 @@ class Readings:
         said = np.full(len(self.y), np.nan)
         said[self.judged["row"].to_numpy() - 1] = (self.judged["verdict"] == "bad").to_numpy(dtype=float)
         return said
+
+    @property
+    def rounding_variance(self) -> float:
+        """Of the error of rounding to the resolution, r²/12; 0 where that does not count."""
+        return 0.0 if self.resolution is None else self.resolution**2 / 12.0
 
     @property
     def names(self) -> list[str]:
@@ -146,12 +173,14 @@ def choose(
     table: Table, target: str | None, features: Sequence[str] | None, *others: str | None
 ) -> tuple[str, tuple[Feature, ...], tuple[str, ...]]:
     """Target and inputs, and remarks on what was guessed; `others` are columns that are neither."""
-    notes: list[str] = []
+    notes: list[str] = list(table.notes)
     given = [name for name in features or () if name]
     for name in filter(None, [*given, target, *others]):
         table.column(name)
     if len(set(given)) < len(given):
         raise TableError(f"--features names {next(n for n in given if given.count(n) > 1)!r} twice.")
+    flag_columns = {flags_beside(table, name) for name in table.columns} - {target, *given}
+    others = (*others, *flag_columns)
     kinds = {name: table.column(name).kind for name in (given or table.columns) if name not in others}
     if target is None:
         target = _guess_target(table, {*given, *others})
@@ -205,7 +234,7 @@ def _guess_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
     dates = [name for name, kind in kinds.items() if kind == "time"]
     times = [_time_feature(table, name, kinds) for name in dates[:1]]
     numbers = [name for name, kind in kinds.items() if kind == "number" and not _useless(table, name)]
-    return [*times, *(Feature(name, (name,)) for name in numbers)]
+    return [*times, *(Feature(name, (name,), unit=table.units.get(name, "")) for name in numbers)]
 
 
 def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
@@ -215,7 +244,7 @@ def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
         if kind == "time":
             found.append(_time_feature(table, name, kinds))
         elif kind == "number":
-            found.append(Feature(name, (name,)))
+            found.append(Feature(name, (name,), unit=table.units.get(name, "")))
         elif kind == "clock" and any(feature.is_time for feature in found):
             continue  # joined to its date
         elif kind == "empty":
@@ -228,25 +257,26 @@ def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
 
 
 def _useless(table: Table, name: str) -> bool:
-    """Whether a guess should pass over a column: no name, one value, or mostly missing."""
+    """Whether a guess should pass over a column: no name, one value, mostly missing, or the number of the row."""
     values = table.column(name).numbers()
     values = values[np.isfinite(values)]
+    if name.lower() in COUNTERS and len(values) > 1 and bool((np.diff(values) == 1.0).all()):
+        return True  # it says what the time says
     return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
 
 
 def _time_feature(table: Table, name: str, kinds: Mapping[str, str]) -> Feature:
     """The times of a column, with the first column of times of day where it holds dates alone."""
     columns: tuple[str, ...] = (name, *[other for other, kind in kinds.items() if kind == "clock"][:1])
-    dates = _read_times(table, columns[:1]).values
-    if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
-        columns = (name,)
+    if len(columns) > 1:
+        dates = _read_times(table, columns[:1]).values
+        if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
+            columns = (name,)
     times = _read_times(table, columns)
-    known = times.values[~np.isnat(times.values)]
-    if len(known) == 0:
+    first = np.fmin.reduce(times.values) if len(times.values) else np.datetime64("NaT")  # passes over NaT
+    if np.isnat(first):
         raise TableError(f"Column {name!r} holds no time. Leave it out of --features.")
-    return Feature(
-        " ".join(columns), columns, True, pd.Timestamp(known.min()).isoformat(), times.zoned, times.offset_hours
-    )
+    return Feature(" ".join(columns), columns, True, pd.Timestamp(first).isoformat(), times.zoned, times.offset_hours)
 
 
 def read_readings(
@@ -257,15 +287,22 @@ def read_readings(
     where: str | None = None,
     flag_column: str | None = None,
     together: str | None = None,
+    limits: str | None = None,
 ) -> Readings:
-    """Everything a fit needs from a table; `together` is the column that names the sensor, where several are in it."""
+    """Everything a fit needs from a table.
+
+    `together` is the column that names the sensor, where several are in it; `limits` the one that says which readings
+    are detection limits.
+    """
     if together is not None and together in (target, flag_column, *(features or ())):
         raise TableError(
             f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."
         )
-    target, chosen, notes = choose(table, target, features, flag_column, together)
+    if flag_column is None and target is not None:
+        flag_column = flags_beside(table, target)
+    target, chosen, notes = choose(table, target, features, flag_column, together, limits)
     sensors = None if together is None else Sensors.of(table, together)
-    columns = [(target, table.column(target).numbers()), *((feature.name, feature.values(table)) for feature in chosen)]
+    columns = [(target, table.column(target).limits()), *((feature.name, feature.values(table)) for feature in chosen)]
     for j, (name, values) in enumerate(columns):
         if not np.isfinite(values).any():
             advice = "Leave it out of --features." if j else "Choose another --target, or check --na."
@@ -276,27 +313,100 @@ def read_readings(
         absent = kept & ~np.isfinite(values)
         left_out.append((f"{name!r} is missing", int(absent.sum())))
         kept = kept & ~absent
+    censored = _censored(table, target, limits)
+    if censored is not None:
+        left_out.append((f"{target!r} is a detection limit", int((kept & (censored != 0)).sum())))
+        kept = kept & (censored == 0)
     if sensors is not None:
         left_out.append((f"{together!r} is missing", int((kept & ~sensors.known).sum())))
         kept = kept & sensors.known
         _refuse_sensors(sensors, kept)
     y, *inputs = (values for _, values in columns)
     flags = None
-    if flag_column is not None:  # any cell that does not say no
-        words = table.column(flag_column).cells.astype(str).str.strip().str.lower()
-        flags = np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | table.column(flag_column).missing))
+    flag_column = flag_column or flags_beside(table, target)
+    if flag_column is not None:
+        flags, remark = _flags(table, flag_column)
+        notes = (*notes, *remark)
     _refuse_unusable(table, target, y[kept])
+    step = _coarse_step(y[kept], inputs[0][kept])
+    if step is not None:
+        notes = (
+            *notes,
+            f"Column {target!r}: readings come in steps of {step:g}; the error of rounding counts as noise.",
+        )
+    clock = _clock(chosen, inputs, kept)
+    notes = (*notes, *clock.notes)
     return Readings(
         target,
         chosen,
-        np.column_stack(inputs),
+        np.array(inputs).T,
         y,
         kept,
         tuple((reason, count) for reason, count in left_out if count),
         flags,
         notes,
         sensors=sensors,
+        censored=censored,
+        resolution=step,
+        clock=clock,
+        unit=table.units.get(target, "") or unit_of(target),
     )
+
+
+def _clock(features: Sequence[Feature], inputs: Sequence[Array], kept: Mask) -> Clock:
+    """What the first time among the features says of its clock."""
+    for feature, hours in zip(features, inputs, strict=True):
+        if feature.is_time:
+            return read_clock(hours[kept], np.flatnonzero(kept), feature.instants, zoned=feature.zoned)
+    return Clock()
+
+
+def flags_beside(table: Table, target: str) -> str | None:
+    """The column that is named as the flags of the target, if there is one."""
+    lowered = {name.lower(): name for name in table.columns}
+    names = (form.format(target.lower()) for form in FLAG_NAMES)
+    return next((lowered[name] for name in names if name in lowered), None)
+
+
+def _flags(table: Table, name: str) -> tuple[Mask, tuple[str, ...]]:
+    """Which rows somebody has flagged, and what was assumed in reading that."""
+    column = table.column(name)
+    words = column.cells.astype(str).str.strip().str.lower().str.removesuffix(".0")
+    known = words[~column.missing]
+    said = set(known.unique())
+    if said <= QARTOD_CODES and "1" in said and (len(said) > 1 or len(known) == len(words)):
+        note = f"Column {name!r} was read as QARTOD flags: 3 (suspect) and 4 (fail) are flagged."
+        return np.asarray(words.isin(QARTOD_BAD).to_numpy(dtype=bool) & ~column.missing), (note,)
+    # Any cell that does not say no.
+    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | column.missing)), ()
+
+
+def _censored(table: Table, target: str, limits: str | None) -> Array | None:
+    """The codes of the target's limits: those of its own cells, or of the column that says so."""
+    own = table.column(target).censored
+    if limits is None:
+        return None if own is None else own.astype(np.float64)
+    column = table.column(limits)
+    codes = limits_said(column.cells.astype(str).tolist(), column.missing, limits)
+    if own is not None:
+        at = np.flatnonzero((own != 0) & (codes != 0) & (own != codes))
+        if len(at):
+            raise TableError(
+                f"Row {at[0] + 1}: column {target!r} and --censored-column {limits!r} disagree on which side of the "
+                "limit the truth lies. Correct one."
+            )
+        codes = np.where(codes == 0, own, codes)
+    return codes if codes.any() else None
+
+
+def _coarse_step(y: Array, along: Array) -> float | None:
+    """The step of the readings, where rounding to it counts beside their scatter."""
+    some = slice(len(y) // 2, len(y) // 2 + CONSECUTIVE) if len(y) > CONSECUTIVE else slice(None)
+    few, order = y[some], np.argsort(along[some], kind="stable")
+    step = find_resolution(few)
+    if step is None or not is_coarse(step, few[order]):
+        return None
+    return step if len(few) == len(y) else find_resolution(y)
 
 
 def _refuse_sensors(sensors: Sensors, kept: Mask) -> None:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 import pandas as pd
 
-from biasgp.data.numbers import OTHER, read_number, tidy
-from biasgp.data.times import like_time
+from biasgp.data.layout import COMMENT, HEAD, SEPARATORS, Layout, Said, find, is_value
+from biasgp.data.quick import quick_frame
 from biasgp.messages import TableError, clip
 
-SEPARATORS = (",", ";", "\t", "|")
 PIECE = 1_000_000
 """Cells that are held as Python objects at a time, some 60 MB; what is longer is packed piece by piece."""
-HEAD = 20
-"""Lines that the separator is found from, and cells of each."""
+HEAD_SIZE = 2**20
+"""Characters from the beginning of a file that tell how it is laid out."""
+NO_UNITS = frozenset({"ts", "rn", "-", "--", "unitless", "dimensionless", "none", "utc", "gmt", "local"})
+"""Words in a line of units that are none."""
 _BOMS = (
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-_FOREIGN = ((b"PK\x03\x04", "an Excel workbook or a zip file"), (b"\x1f\x8b", "compressed"), (b"%PDF", "a PDF"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHIFTED = "".join(chr(high << 8) for high in range(1, 256) if not 0xD8 <= high <= 0xDF)
 _SHIFTED_END = re.compile(f"\\u0a00|(?<=[{_SHIFTED}])\\u0d00")
@@ -35,37 +35,132 @@ _SHIFTED_END = re.compile(f"\\u0a00|(?<=[{_SHIFTED}])\\u0d00")
 U+0D00 follows letters of its own script."""
 
 
-def read_cells(
-    data: bytes, name: str, sep: str | None, encoding: str | None, header: bool | None
-) -> tuple[pd.DataFrame, frozenset[str]]:
-    """Cut a file into the cells below its header, and say which columns have no name of their own.
+@dataclass(frozen=True)
+class Cells:
+    """The cells below a header, which columns have no name of their own, their units, and what was passed over."""
 
-    Without a header (`header` is False) the columns are called column 1, column 2 …
+    frame: pd.DataFrame
+    nameless: frozenset[str] = frozenset()
+    units: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    sep: str = ","
+
+
+def read_cells(data: bytes, name: str, sep: str | None, encoding: str | None, said: Said) -> Cells:
+    """Cut a file into the cells below its header.
+
+    Without a header (`said.header` is False) the columns are called column 1, column 2 …
     """
-    for magic, what in _FOREIGN:
-        if data.startswith(magic):
-            raise TableError(f"{name} is {what}, not a table of text. Save it as CSV or Parquet first.")
-    lines = _lines(_decode(data, name, encoding))
-    if not any(map(str.strip, lines)):
+    body = _plain(data, name, encoding)
+    if not body[:HEAD_SIZE].strip() and not body.strip():
         raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
-    if sep is None and re.fullmatch(r"sep=.", lines[0], re.IGNORECASE):  # Excel's own hint to itself
-        sep, lines[0] = lines[0][-1], ""
-    mark = separator(lines, sep)
-    records = _records(lines, mark, name)
-    _, first = next(records)
-    if header is False:
-        records, first = _records(lines, mark, name), [""] * len(first)
+    head = _head(body)
+    if sep is None and re.fullmatch(r"sep=.", head[0], re.IGNORECASE):  # Excel's own hint to itself
+        sep, body, head[0] = head[0][-1], body[len(head[0]) :], ""
+    layout = find(head, sep, said, name)
+    lines = _Lines(body, head, layout, name)
+    first = lines.header() if said.header is not False else [""] * len(lines.header())
     names = [" ".join(cell.split()) for cell in first]
+    names[0] = names[0].removeprefix(COMMENT).lstrip() or names[0]
     if len(names) == 1 and sep is not None:
-        _refuse_wrong_separator(names[0] or lines[0], name, sep)
-    columns = [cell or f"column {j + 1}" for j, cell in enumerate(names)]
-    refuse_duplicates(columns, name)
-    frame = _frame(_even(records, names, name, mark), columns)
-    if header is False:
-        return frame, frozenset()
-    nameless = [column for column, cell in zip(columns, names, strict=True) if not cell]
+        _refuse_wrong_separator(names[0] or head[0], name, sep)
+    columns, nameless = named_columns(names, name)
+    frame = lines.quick(columns, said)
+    if frame is None:
+        frame = _frame(lines.even(names, said), columns)
+    notes = (*layout.notes(name), *lines.notes)
+    if said.header is False:
+        return Cells(frame, notes=notes, sep=layout.sep)
     hollow = [column for column in nameless if not frame[column].str.strip().any()]
-    return frame.drop(columns=hollow), frozenset(nameless) - set(hollow)
+    units = {column: unit for column, unit in lines.units(columns).items() if column not in hollow}
+    return Cells(frame.drop(columns=hollow), nameless - set(hollow), units, notes, layout.sep)
+
+
+def named_columns(names: Sequence[str], table: str) -> tuple[list[str], frozenset[str]]:
+    """Names of columns, none of them twice; and which of them are ours, as there was none."""
+    tidy_names = [" ".join(name.split()) for name in names]
+    columns = [name or f"column {j + 1}" for j, name in enumerate(tidy_names)]
+    refuse_duplicates(columns, table)
+    return columns, frozenset(column for column, name in zip(columns, tidy_names, strict=True) if not name)
+
+
+def unit_names(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """What a row of units says of each column, where it says something."""
+    pairs = zip(columns, (" ".join(cell.split()).strip("[]()") for cell in cells), strict=False)
+    return {column: unit for column, unit in pairs if unit and unit.lower() not in NO_UNITS}
+
+
+class _Lines:
+    """The lines of a file from its header on; `notes` say what was passed over among them."""
+
+    def __init__(self, body: bytes, head: list[str], layout: Layout, name: str) -> None:
+        self.body, self.head, self.layout, self.name = body, head, layout, name
+        self.notes: list[str] = []
+
+    @cached_property
+    def _all(self) -> list[str]:
+        lines = self.body.decode().split("\n")
+        return [""] * self.layout.header + lines[self.layout.header :]
+
+    def header(self) -> list[str]:
+        """The cells of the header, or of the first row."""
+        at = self.layout.header
+        short = [""] * at + self.head[at : at + HEAD]
+        # A cell of it may be left open.
+        lines = self._all if any('"' in line for line in short) else short
+        return next(_records(lines, self.layout.sep, self.name))[1]
+
+    def units(self, columns: list[str]) -> dict[str, str]:
+        """What the first line of units says of each column."""
+        if not self.layout.units:
+            return {}
+        return unit_names(columns, next(csv.reader([self.head[self.layout.units[0]]], delimiter=self.layout.sep), []))
+
+    def quick(self, columns: list[str], said: Said) -> pd.DataFrame | None:
+        """The rows, where nothing in them needs a closer look."""
+        below = [self.layout.header, *self.layout.units][-1] + (said.header is not False)
+        at = 0
+        for _ in range(below):
+            at = self.body.find(b"\n", at) + 1
+            if at == 0:
+                return None
+        mark = COMMENT.encode()
+        # One character is found many times faster than two.
+        hashed = mark in self.body and (self.body.startswith(mark, at) or self.body.find(b"\n" + mark, at) >= 0)
+        if b'"' in self.body or hashed or at >= len(self.body):
+            return None
+        return quick_frame(memoryview(self.body)[at:], self.layout.sep, columns)
+
+    def even(self, names: list[str], said: Said) -> Iterator[list[str]]:
+        """Rows as wide as the header; blank cells at the ends do not count, and comments are passed over."""
+        width, passed = len(names), []
+        needed = next((j for j in range(width, 0, -1) if names[j - 1]), width)
+        units = {line + 1 for line in self.layout.units}
+        records = _records(self._all, self.layout.sep, self.name)
+        if said.header is not False:
+            next(records)
+        for line, row in records:
+            if line in units:
+                continue
+            if len(row) < needed or any(map(str.strip, row[width:])) or row[0].startswith(COMMENT):
+                if row[0].lstrip().startswith(COMMENT) and (len(row) != width or not self.layout.text_first):
+                    passed.append(line)
+                    continue
+                if len(row) < needed or any(map(str.strip, row[width:])):
+                    raise TableError(self._uneven(line, len(row), width))
+            yield row[:width] + [""] * (width - len(row))
+        if passed:
+            more = f" and {len(passed) - 1:,} more lines" if len(passed) > 1 else ""
+            self.notes.append(f"Passed over: line {passed[0]} of {self.name}{more}, which begin with {COMMENT}.")
+
+    def _uneven(self, line: int, cells: int, width: int) -> str:
+        header = self.layout.header + 1
+        of = "the first line" if header == 1 or not self.layout.found else f"the header, line {header},"
+        later = "" if self.layout.found else ", or --skip if the header comes later"
+        return (
+            f"{self.name} is not an even table: line {line} has {cells} cells, but {of} has {width}. "
+            f"Check that line, its quotes, and --sep (now {_quoted(self.layout.sep)}){later}."
+        )
 
 
 def refuse_duplicates(names: Sequence[str], table: str) -> None:
@@ -78,10 +173,21 @@ def refuse_duplicates(names: Sequence[str], table: str) -> None:
         raise TableError(f"{table} has two columns {clip(names[j])!r} {places}. Rename one.{advice}")
 
 
-def is_value(cell: str) -> bool:
-    """Whether a cell is a number or looks like a time, as those below a header do."""
-    cell = tidy(cell)
-    return like_time(cell) or not all(math.isnan(read_number(cell, mark)) for mark in OTHER)
+def _plain(data: bytes, name: str, encoding: str | None) -> bytes:
+    """The text as UTF-8 with lines that end in LF; most files are that already."""
+    if encoding in (None, "utf-8") and data.isascii() and b"\r" not in data and b"\x00" not in data:
+        return data
+    text = _unix_lines(_decode(data, name, encoding))
+    try:
+        return text.encode()
+    except UnicodeError:  # a lone half of a character, as odd encodings may hold
+        raise TableError(f"{name} holds characters that are none. Try another --encoding.") from None
+
+
+def _head(body: bytes) -> list[str]:
+    """The first lines, which tell how the file is laid out."""
+    end = len(body) if len(body) <= HEAD_SIZE else body.rfind(b"\n", 0, HEAD_SIZE)
+    return (body if end < 0 else body[:end]).decode().split("\n")
 
 
 def _decode(data: bytes, name: str, encoding: str | None) -> str:
@@ -98,7 +204,8 @@ def _decode(data: bytes, name: str, encoding: str | None) -> str:
         )
         raise TableError(f"{name} is not {codec} text (line {line}). {advice}") from None
     _refuse_shifted(text, name, codec)
-    if "\x00" in text or _SURROGATE.search(text):
+    # UTF-8 has no surrogates, and to look for them takes a while.
+    if "\x00" in text or (codec != "utf-8" and _SURROGATE.search(text)):
         advice = "Try --encoding utf-16." if encoding is None else "Try another --encoding."
         line = text[: max(text.find("\x00"), 0)].count("\n") + 1
         raise TableError(f"{name} holds zero bytes (line {line}), so it is not {codec} text. {advice}")
@@ -111,39 +218,17 @@ def _refuse_shifted(text: str, name: str, codec: str) -> None:
         return
     end = _SHIFTED_END.search(text)
     if end:
-        line = len(_lines(text[: end.start()]))
+        line = _unix_lines(text[: end.start()]).count("\n") + 1
         raise TableError(
             f"{name} is damaged UTF-16 text (line {line}): a byte is missing or too many. Export or copy it again."
         )
 
 
-def _lines(text: str) -> list[str]:
-    """Lines that end in LF, CR LF or CR, as every system has written them."""
-    return text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
-def separator(lines: Sequence[str], sep: str | None) -> str:
-    """The one given; or the one that cuts the first lines evenly, into the most cells that hold a value."""
-    if sep is not None:
-        mark = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(sep.lower(), sep)
-        if len(mark) != 1 or mark in '"\r\n\x00' or "\ud800" <= mark <= "\udfff":
-            raise TableError(f"--sep must be one character (or tab) and no quote, got {sep!r}.")
-        return mark
-    head = [line for line in lines[: 2 * HEAD] if line.strip()][:HEAD]
-
-    def score(mark: str) -> tuple[bool, float, int]:
-        rows: list[list[str]] = []
-        with contextlib.suppress(csv.Error):
-            rows.extend(filter(None, csv.reader(head, delimiter=mark)))
-        widths = [len(row) for row in rows] or [0]
-        # A cut within a quoted cell may end the last line early, so one row may differ.
-        even = sum(width == widths[0] for width in widths) >= max(len(widths) - 1, 1) and widths[0] > 1
-        cells = [cell for row in rows for cell in row[:HEAD] if cell.strip()]
-        # A value has no separator in it, but for the comma of decimals and of July 30, 2005.
-        values = sum(is_value(cell) for cell in cells if not set(cell) & set(";\t|"))
-        return even, values / max(len(cells), 1) if even else 0.0, widths[0]
-
-    return max(SEPARATORS, key=score)
+def _unix_lines(text: str) -> str:
+    """With lines that end in LF, where they ended in LF, CR LF or CR, as every system has written them."""
+    if "\r" not in text:
+        return text
+    return text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _quoted(sep: str) -> str:
@@ -207,19 +292,6 @@ def _refuse_swallowed(lines: Sequence[str], width: int, sep: str, place: tuple[s
             f"{name}, line {start}: a quote is opened in this row and closed in line {start + len(lines) - 1} only, "
             "and the lines between look like rows. Close it, or remove it."
         )
-
-
-def _even(records: Iterator[tuple[int, list[str]]], names: Sequence[str], table: str, sep: str) -> Iterator[list[str]]:
-    """Rows as wide as the header; blank cells at the ends do not count."""
-    width = len(names)
-    needed = next((j for j in range(width, 0, -1) if names[j - 1]), width)
-    for line, row in records:
-        if len(row) < needed or any(map(str.strip, row[width:])):
-            raise TableError(
-                f"{table} is not an even table: line {line} has {len(row)} cells, but the first line has {width}. "
-                f"Check that line, its quotes, and --sep (now {_quoted(sep)})."
-            )
-        yield row[:width] + [""] * (width - len(row))
 
 
 def _frame(rows: Iterator[list[str]], columns: list[str]) -> pd.DataFrame:

@@ -15,6 +15,10 @@ from biasgp.messages import clip
 
 POINT, COMMA = ".", ","
 OTHER = {POINT: COMMA, COMMA: POINT}
+MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", "---", "—", "?", "nil"})
+"""Words that stand for nothing, in any column."""
+MOSTLY = 0.8
+"""A column with at least this share of numbers was meant to be numeric."""
 FEW = 2
 """Cells that may be slips, where many others leave the decimal mark, or the order of day and month, open."""
 DOUBTFUL_PER_PROOF = 5

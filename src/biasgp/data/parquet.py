@@ -1,4 +1,4 @@
-"""Parquet to cells: every column becomes numbers, times, or text to be read like that of a CSV file."""
+"""Parquet and Feather to cells: every column becomes numbers, times, or text to be read like that of a CSV file."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 import pandas as pd
 
 from biasgp.data.csv_text import refuse_duplicates
+from biasgp.data.sources import LIMITS, Source
 from biasgp.messages import TableError, clip
 
 
-def read_parquet(data: bytes, name: str) -> pd.DataFrame:
+def read_columns(source: Source) -> pd.DataFrame:
     """The columns, and the index where it has a name or holds times."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    what, name = source.kind.title(), source.name
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
-        refuse_duplicates([str(column) for column in file.schema_arrow.names], name)
+        table = _parquet(source) if source.kind == "parquet" else _feather(source)
         # Where some cells are missing, pandas would make these floating-point numbers, which round large ones.
         exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
-        frame = file.read().to_pandas(types_mapper=exact.get)
+        frame = table.to_pandas(types_mapper=exact.get)
     except TableError:
         raise
     except Exception as error:  # pyarrow has a dozen types for a damaged file
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise TableError(f"{name} is not a whole Parquet file ({clip(reason, 120)}). Write it again.") from error
+        raise TableError(f"{name} is not a whole {what} file ({clip(reason, 120)}). Write it again.") from error
     names = frame.index.names
     index = frame.index.to_frame(index=False).set_axis(["index" if name is None else name for name in names], axis=1)
     # A level without a name that holds no times is just the numbers of the rows.
@@ -39,6 +39,26 @@ def read_parquet(data: bytes, name: str) -> pd.DataFrame:
     if frame.shape[1] == 0:
         raise TableError(f"{name} has no columns. Give a table with a column for each quantity.")
     return pd.DataFrame({column: _simple(frame[column]) for column in frame.columns})
+
+
+def _parquet(source: Source) -> Any:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(io.BytesIO(source.data))
+    refuse_duplicates([str(column) for column in file.schema_arrow.names], source.name)
+    about = file.metadata
+    # A column of one value is a few bytes, whatever its length.
+    size = max(sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)), 8 * about.num_rows)
+    LIMITS.refuse(max(size, 8 * about.num_rows * about.num_columns), len(source.data), source.name)
+    return file.read()
+
+
+def _feather(source: Source) -> Any:
+    import pyarrow.feather as feather
+
+    table = feather.read_table(io.BytesIO(source.data))
+    refuse_duplicates([str(column) for column in table.column_names], source.name)
+    return table
 
 
 def _simple(cells: pd.Series) -> pd.Series:

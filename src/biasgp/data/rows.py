@@ -13,7 +13,8 @@ import pandas as pd
 from biasgp._typing import Array
 from biasgp.data.column import UNKNOWN, Format
 from biasgp.data.columns import Feature
-from biasgp.data.csv_text import refuse_duplicates, separator
+from biasgp.data.csv_text import refuse_duplicates
+from biasgp.data.layout import separator
 from biasgp.data.numbers import OTHER, POINT, WORDS, read_number, tidy
 from biasgp.data.table import Table
 from biasgp.messages import TableError, clip

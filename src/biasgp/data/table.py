@@ -4,8 +4,7 @@ do, and names the column, row and value where there is one. Rows are counted fro
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +14,14 @@ import numpy as np
 import pandas as pd
 
 from biasgp._typing import Mask
-from biasgp.data.column import MISSING, UNKNOWN, Column, Format
-from biasgp.data.csv_text import is_value, read_cells
-from biasgp.data.numbers import COMMA, POINT
-from biasgp.data.parquet import read_parquet
+from biasgp.data.column import UNKNOWN, Column, Format
+from biasgp.data.csv_text import Cells, read_cells
+from biasgp.data.dataset import read_dataset
+from biasgp.data.layout import Said, is_value
+from biasgp.data.numbers import COMMA, MISSING, POINT
+from biasgp.data.parquet import read_columns
+from biasgp.data.sources import Source, expanded, open_source
+from biasgp.data.workbook import read_workbook
 from biasgp.messages import TableError, clip
 
 __all__ = ["Format", "ReadOptions", "Table", "TableError"]
@@ -26,6 +29,8 @@ __all__ = ["Format", "ReadOptions", "Table", "TableError"]
 DECIMALS = {"point": POINT, "dot": POINT, "period": POINT, ".": POINT, "comma": COMMA, ",": COMMA}
 SHOWN_COLUMNS = 12
 """Columns that a refusal lists."""
+SHOWN_FILES = 4
+"""Files that a remark names."""
 DIGITS = 6
 """Of the numbers in files: what is beyond says nothing, and makes files large."""
 
@@ -40,6 +45,15 @@ class ReadOptions:
     decimal: str | None = None
     day_first: bool | None = None
     header: bool | None = None
+    skip: int | None = None
+    units: bool | None = None
+    sheet: str | None = None
+    marks: bool = True
+
+    @property
+    def said(self) -> Said:
+        """What was said of where the table begins."""
+        return Said(self.skip, self.units, self.header)
 
     @property
     def given(self) -> Format:
@@ -64,26 +78,42 @@ class Table:
     given: Format = UNKNOWN
     usual: Mapping[str, Format] = field(default_factory=dict)
     nameless: frozenset[str] = frozenset()
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of columns, where the file says."""
+    find_marks: bool = True
+    """Whether numbers such as -999 are found to stand for missing readings."""
+    notes: tuple[str, ...] = ()
+    """What was assumed in reading the file."""
+    origin: Origin | None = field(default=None, repr=False, compare=False)
     _read: dict[str, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def read(cls, source: str | Path, options: ReadOptions | None = None) -> Table:
-        """Read a table from a file, or from standard input with "-"."""
+    def read(cls, source: str | Path | Sequence[str | Path], options: ReadOptions | None = None) -> Table:
+        """Read a table from a file, from standard input with "-", or from several files one after the other.
+
+        A name may be a pattern such as "logs/*.csv".
+        """
         options = options or ReadOptions()
-        given = options.given
-        name = "standard input" if str(source) == "-" else Path(source).name
-        data = sys.stdin.buffer.read() if str(source) == "-" else _bytes_of(Path(source))
-        if not data.strip():
-            raise TableError(f"{name} is empty. Give a table with a header line and a row for each reading.")
-        if data[:4] == b"PAR1":
-            table = cls(name, read_parquet(data, name), options.na, given)
-        else:
-            cells, nameless = read_cells(data, name, options.sep, options.encoding, options.header)
-            table = cls(name, cells, options.na, given, nameless=nameless)
-            if options.header is None:
-                _refuse_reading_as_header(table)
-        if len(table) == 0:
-            raise TableError(f"{name} has a header but no rows.")
+        files = expanded([source] if isinstance(source, str | Path) else source)
+        tables = [cls._of(open_source(each), options) for each in files]
+        for table in tables:
+            if len(table) == 0:
+                raise TableError(f"{table.name} has a header but no rows.")
+        return tables[0] if len(tables) == 1 else _as_one(tables)
+
+    @classmethod
+    def _of(cls, source: Source, options: ReadOptions) -> Table:
+        """What a file holds, by its kind."""
+        if source.kind != "zarr" and not source.data[:1000].strip() and not source.data.strip():
+            raise TableError(f"{source.name} is empty. Give a table with a header line and a row for each reading.")
+        cells, origin = _cells_of(source, options)
+        own: dict[str, Any] = {"nameless": cells.nameless, "units": cells.units, "notes": cells.notes}
+        own["find_marks"] = options.marks
+        table = cls(source.name, cells.frame, options.na, options.given, origin=origin, **own)
+        if source.kind not in ("csv", "excel"):
+            return table
+        if options.header is None:
+            _refuse_reading_as_header(table)
         return table
 
     @property
@@ -100,7 +130,7 @@ class Table:
                 raise TableError(f"{self.name} has no column {name!r}. {self.nearest(name)}")
             usual = self.usual.get(name, UNKNOWN)
             self._read[name] = Column(
-                name, self.cells[name], self.na, self.given, usual, elsewhere=lambda: self._common_decimal
+                name, self.cells[name], self.na, self.given, usual, lambda: self._common_decimal, self.find_marks
             )
         return self._read[name]
 
@@ -127,7 +157,8 @@ class Table:
     def part(self, name: str, rows: np.ndarray, columns: Iterable[str]) -> Table:
         """Some rows under a name of their own, read as these columns were read in the whole table."""
         cells = self.cells.iloc[rows].reset_index(drop=True)
-        return replace(self, name=name, cells=cells, usual={**self.usual, **self.formats(columns)})
+        origin = None if self.origin is None else self.origin.of_part()
+        return replace(self, name=name, cells=cells, origin=origin, usual={**self.usual, **self.formats(columns)})
 
     def with_columns(self, columns: dict[str, Any]) -> pd.DataFrame:
         """The cells with more columns; a name that is taken gets biasgp_ before it."""
@@ -141,6 +172,65 @@ class Table:
         from biasgp.data.where import rows_where
 
         return rows_where(self, expression)
+
+
+def _as_one(tables: Sequence[Table]) -> Table:
+    """Tables of the same columns, one after the other."""
+    first = tables[0]
+    for other in tables[1:]:
+        missing = [name for name in first.columns if name not in other.columns]
+        more = [name for name in other.columns if name not in first.columns]
+        if missing or more:
+            what = f"has no column {missing[0]!r}" if missing else f"has a column {more[0]!r}"
+            has = "has one" if missing else "has none"
+            raise TableError(f"{other.name} {what}, and {first.name} {has}: files of one record have the same columns.")
+    kinds = [table.cells.dtypes.astype(str).to_dict() for table in tables]
+    parts = [table.cells[first.columns] for table in tables]
+    if any(kind != kinds[0] for kind in kinds):
+        parts = [part.astype(object).where(part.notna(), None) for part in parts]
+        parts = [part.map(lambda cell: None if cell is None else str(cell)) for part in parts]
+    ends = np.cumsum([len(table) for table in tables]).tolist()
+    bounds = zip(tables, [0, *ends[:-1]], ends, strict=True)
+    places = [f"{table.name} (rows {start + 1:,} to {stop:,})" for table, start, stop in bounds]
+    shown = ", ".join(places[:SHOWN_FILES]) + (" and so on" if len(places) > SHOWN_FILES else "")
+    notes = dict.fromkeys([f"{len(tables)} files as one record: {shown}.", *(n for t in tables for n in t.notes)])
+    return replace(
+        first,
+        name=f"{first.name} and {len(tables) - 1} more",
+        cells=pd.concat(parts, ignore_index=True),
+        nameless=frozenset.intersection(*(table.nameless for table in tables)),
+        notes=tuple(notes),
+        origin=None if first.origin is None else first.origin.of_part(),
+    )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table came from, so that results can be written in its form."""
+
+    source: Source
+    sep: str = ","
+    dimension: str = ""
+    """Along which the variables of a NetCDF file were read."""
+    whole: bool = True
+    """Whether the table has all rows of the file, and no others."""
+
+    def of_part(self) -> Origin:
+        """The same for other rows, without the content of the file, which may be large."""
+        return replace(self, whole=False, source=replace(self.source, data=b""))
+
+
+def _cells_of(source: Source, options: ReadOptions) -> tuple[Cells, Origin]:
+    """The cells of a file, by its kind."""
+    if source.kind in ("parquet", "feather"):
+        return Cells(read_columns(source)), Origin(source)
+    if source.kind == "excel":
+        return read_workbook(source, options.sheet, options.said), Origin(source)
+    if source.kind in ("netcdf", "zarr"):
+        cells, dimension = read_dataset(source)
+        return cells, Origin(source, dimension=dimension)
+    cells = read_cells(source.data, source.name, options.sep, options.encoding, options.said)
+    return cells, Origin(source, cells.sep)
 
 
 def _few_digits(values: Any) -> Any:
@@ -167,18 +257,3 @@ def _refuse_reading_as_header(table: Table) -> None:
             f"The first line of {table.name} reads like the rows below it ({shown}). "
             "Say --no-header if it is a reading, --header if these are the names of the columns."
         )
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        folder = path.parent
-        there = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-        close = difflib.get_close_matches(path.name, there, n=1, cutoff=0.6)
-        hint = f"Did you mean {str(folder / close[0])!r}?" if close else "Check the name and the folder."
-        raise TableError(f"There is no file {str(path)!r}. {hint}") from None
-    except IsADirectoryError:
-        raise TableError(f"{str(path)!r} is a folder. Give the file in it.") from None
-    except OSError as error:
-        raise TableError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None

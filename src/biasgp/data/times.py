@@ -156,10 +156,10 @@ def _iso(text: Sequence[str]) -> _Stamps | None:
     bare = [cell.removesuffix(tail).translate(_TO_BASIC) for cell, tail in zip(near, tails, strict=True)]
     local = pd.to_datetime(pd.Series(bare, dtype=object), format="ISO8601", errors="coerce").to_numpy("datetime64[ns]")
     names = [tail.strip() for tail in tails]
-    stamps, offset, _, _ = zones.to_utc(local, names)
+    stamps, offset, remark, _ = zones.to_utc(local, names)
     if np.isnat(stamps).any():
         return None
-    return _Stamps(np.where(outside, np.datetime64("NaT"), stamps), outside, names, offset)
+    return _Stamps(np.where(outside, np.datetime64("NaT"), stamps), outside, names, offset, remark)
 
 
 def _by_parts(text: Sequence[str], given: bool | None, usual: bool | None) -> _Stamps:
@@ -250,6 +250,13 @@ def parse_times_of_day(cells: Sequence[str], missing: Mask) -> Times:
         seconds = [_second(m["h"], m["mi"], m["s"] or "", m["half"] or "") if m else float("nan") for m in found]
         stamps[rows] = np.datetime64(0, "ns") + _nanoseconds(seconds)
     return Times(stamps, np.isnat(stamps) & ~missing)
+
+
+def plain_times(stamps: np.ndarray, zone: str) -> Times:
+    """Times of one form that were read at once: of UTC where the zone is "Z"."""
+    values, outside = _in_nanoseconds(stamps)
+    note = f"{int(outside.sum()):,} times outside {FIRST_YEAR}–{LAST_YEAR} count as missing." if outside.any() else ""
+    return Times(values, np.zeros(len(values), dtype=bool), bool(zone), note=note)
 
 
 def typed_times(cells: pd.Series) -> Times | None:

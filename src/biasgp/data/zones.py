@@ -46,6 +46,10 @@ def to_utc(local: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, float, 
         stamps[at] = local[at] - np.timedelta64(round(3600 * hours), "s")
         if zone.isalpha() and hours:
             remarks.append(f"{zone} was read as {timezone(timedelta(hours=hours))}.")
+    offsets = {hours for zone in set(names) if zone and (hours := _offset_hours(zone, others)) is not None}
+    if len(offsets) > 1:
+        told = " and ".join(str(timezone(timedelta(hours=hours))) for hours in sorted(offsets)[:3])
+        remarks.append(f"Offsets change ({told}): times are counted in UTC.")
     known = (zone_of == next(filter(None, names))) & ~np.isnat(stamps)
     offset = float((local - stamps)[known][0] / np.timedelta64(1, "h")) if known.any() else 0.0
     bad = np.flatnonzero(np.isnat(stamps) & ~np.isnat(local))
