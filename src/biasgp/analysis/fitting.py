@@ -31,6 +31,10 @@ KERNELS = {
     "matern52": kernels.Matern52,
     "se": kernels.SquaredExponential,
 }
+AUTO, START = "auto", "matern32"
+"""The kernel that is chosen by evidence, and the one that the choice starts from."""
+SECONDS = 3600.0
+"""In an hour, which times are counted in."""
 MAX_ROWS, MIN_ROWS = 2500, 600
 """Bounds on the rows of an exact fit where the table has more."""
 PREDICTION_WORK = 2e11
@@ -109,7 +113,8 @@ class Settings:
 
     method: str = "sparse"
     response: str = "auto"
-    kernel: str = "matern32"
+    kernel: str = AUTO
+    """One of KERNELS, "auto", or the text of a kernel (`kernels.parse`)."""
     test_fraction: float = 0.0
     seed: int = 0
     max_rows: int | None = None
@@ -128,7 +133,28 @@ class Settings:
         if not self.scales or len(split.fit) <= EXACT_UP_TO:
             return False
         X = readings.X[split.fit]
-        return readings.sensors is not None or not is_markov(KERNELS[self.kernel](ard=True).bind(X), X)
+        kernel = self.kernel_for(readings.features).bind(X, readings.names)
+        return readings.sensors is not None or not is_markov(kernel, X)
+
+    @property
+    def whole_kernel(self) -> kernels.Kernel:
+        """The kernel as it is written, before it is known which columns hold times."""
+        word = START if self.kernel == AUTO else self.kernel
+        try:
+            return KERNELS[word](ard=True) if word in KERNELS else kernels.parse(word)
+        except ValueError as error:
+            raise WrongUseError(f"--{error}") from error
+
+    def kernel_for(self, features: Sequence[Feature]) -> kernels.Kernel:
+        """The kernel of these inputs, of which times are in hours."""
+        times, names = [feature.is_time for feature in features], [feature.name for feature in features]
+        units = [SECONDS if is_time else 1.0 for is_time in times]
+        try:
+            kernel = self.whole_kernel.in_seconds(times, names).in_units(units, names)
+            kernel.bind(np.zeros((1, len(names))), names)
+        except ValueError as error:
+            raise WrongUseError(f"--kernel {self.kernel!r}: {error}") from error
+        return kernel
 
     @property
     def knows_order(self) -> bool:
@@ -169,7 +195,9 @@ class Settings:
             options["reference"] = self.reference
         if self.knows_order:
             options["order"] = None  # `fit` says which column
-        return kind(KERNELS[self.kernel](ard=True), response=self.response, **options)
+        if self.whole_kernel.category_columns:
+            raise WrongUseError("--kernel: same(...) is what --together is for: name the column of the sensors there.")
+        return kind(self.whole_kernel, response=self.response, **options)
 
     def split(self, readings: Readings) -> Split:
         """Choose the rows to fit to and to hold out."""
@@ -207,7 +235,7 @@ def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any
         )
     every = range(len(readings.features))
     times = [j for j in every if readings.features[j].is_time]
-    slow = KERNELS[settings.kernel](ard=True).on(*(times[:1] or every))
+    slow = KERNELS.get(settings.kernel, KERNELS[START])(ard=True).on(*(times[:1] or every))
     estimator.set_params(kernel=estimator.kernel + kernels.Same(sensors.column) * slow)
     if settings.scales:
         estimator.set_params(neighbors=max(estimator.neighbors, NEIGHBOURS_PER_SENSOR * len(labels)))
@@ -224,7 +252,8 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
 
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator = _with_sensors(settings.estimator(), readings, settings)
+    estimator = settings.estimator().set_params(kernel=settings.kernel_for(readings.features))
+    estimator = _with_sensors(estimator, readings, settings)
     more = {}
     if settings.episodes:
         estimator.set_params(order=needed_order(readings.features))

@@ -23,6 +23,7 @@ from biasgp.estimators.episode_notes import described, notes
 from biasgp.estimators.explaining import BESIDE, NONE, SPIKE, ReadingExplanation
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.validation import check_query
+from biasgp.kernels import Kernel, Periodic, Stationary
 from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
@@ -240,25 +241,37 @@ class Analysis:
         """Over what each input the truth changes as much as it does among the readings.
 
         That is the length-scale where the kernel's variance is that of f. A rough kernel often has a larger variance
-        and longer length-scales, which no reading bears out.
+        and longer length-scales, which no reading bears out. NaN where the kernel has no length-scale of an input.
         """
         estimator = self.fitted.estimator
-        kernel: Any = estimator.kernel_
-        if self.readings.sensors is not None:
-            kernel = kernel.left  # the part that the sensors share
-        scales: Array = np.atleast_1d(np.asarray(kernel.length_scale, dtype=np.float64))
-        origin = np.zeros((1, len(scales)))
-        variance = float(kernel.diag(origin)[0])
         seen = float(np.var(estimator.response_.forward(self.prediction.mean[self.fitted.fit_rows])))
-        wanted = min(seen / variance, 1.0) * (1.0 - math.exp(-1.0))
-        found = []
-        for j, scale in enumerate(scales):
-            steps = scale * np.logspace(-5.0, 1.0, 400)
-            points = np.zeros((len(steps), len(scales)))
-            points[:, j] = steps
-            change = 1.0 - kernel(points, origin)[:, 0] / variance
-            found.append(float(np.interp(wanted, change, steps)))
-        return tuple(found)
+        width = len(self.readings.features)
+        return tuple(_reach_along(self.shared_kernel, j, width, seen) for j in range(width))
+
+    @property
+    def shared_kernel(self) -> Any:
+        """That of the truth, which all sensors share where there are several."""
+        kernel: Any = self.fitted.estimator.kernel_
+        return kernel if self.readings.sensors is None else kernel.left
+
+
+def _reach_along(kernel: Kernel, j: int, width: int, seen: float) -> float:
+    """Over what the j-th input a function of this kernel changes as much as f does, whose variance is `seen`."""
+    own = [each for each in kernel.leaves if isinstance(each, Stationary) and not isinstance(each, Periodic)]
+    along = [each for each in own if each.columns is None or j in each.columns]
+    if not along:
+        return math.nan
+    main = max(along, key=lambda each: each.diag(np.zeros((1, width)))[0])
+    lengths = np.broadcast_to(main.length_scale, width if main.columns is None else len(main.columns))  # type: ignore[arg-type]
+    scale = float(lengths[j if main.columns is None else main.columns.index(j)])
+    origin = np.zeros((1, width))
+    variance = float(main.diag(origin)[0])
+    wanted = min(seen / variance, 1.0) * (1.0 - math.exp(-1.0))
+    steps = scale * np.logspace(-5.0, 1.0, 400)
+    points = np.zeros((len(steps), width))
+    points[:, j] = steps
+    change = 1.0 - main(points, origin)[:, 0] / variance
+    return float(np.interp(wanted, change, steps))
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     if outcome.settings.episodes:
         numbers.insert(2, ("episodes", f"{len(outcome.episode_records):,}"))
     times = [j for j, feature in enumerate(outcome.readings.features) if feature.is_time]
-    if times:
+    if times and np.isfinite(outcome.lengths[times[0]]):
         numbers.append(("the truth varies over about", duration(outcome.lengths[times[0]])))
     if outcome.test:
         error = quantity(outcome.test["median_absolute_error"], outcome.unit)
@@ -371,7 +371,10 @@ def summary(outcome: Analysis) -> dict[str, Any]:
             "left_out": dict(readings.left_out),
         },
         "noise_std": outcome.noise,
-        "varies_over": dict(zip(readings.names, outcome.lengths, strict=True)),
+        "varies_over": {
+            name: length if np.isfinite(length) else None
+            for name, length in zip(readings.names, outcome.lengths, strict=True)
+        },
         "trustworthy": not outcome.doubts,
         "doubts": list(outcome.doubts),
         "findings": [asdict(finding) for finding in outcome.findings],

@@ -37,7 +37,7 @@ def fit(
     features: options.Features = None,
     method: options.Method = options.MethodName.sparse,
     response: options.Transform = options.Response.auto,
-    kernel: options.Kernel = options.KernelName.matern32,
+    kernel: options.Kernel = "matern32",
     out: options.OutFolder = None,
     force: options.Force = False,
     na: options.Na = None,
@@ -89,7 +89,7 @@ def fit(
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
     limits = (max_rows, max_time, True if events is not None else episodes, reference)
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
+    settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:

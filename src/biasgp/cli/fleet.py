@@ -56,6 +56,7 @@ def fit_fleet(
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
     settings = settings.settled(features)
+    settings.kernel_for(features)  # a kernel that is wrong is wrong for every group
     services = _services(selection.events_table(), table, features, by, [group.name for group in groups])
     judged = _judged(selection.verdicts_table(), by, [group.name for group in groups])
     columns = [name for feature in features for name in feature.columns]

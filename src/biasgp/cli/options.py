@@ -15,7 +15,6 @@ of_output = partial(typer.Option, rich_help_panel="Output")
 of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by")
 
 MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc"])
-KernelName = StrEnum("KernelName", ["exponential", "matern32", "matern52", "se"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
 LARGEST_SEED = 2**32 - 1
 """What NumPy's older generators take."""
@@ -53,7 +52,15 @@ Header = Annotated[
     ),
 ]
 Method = Annotated[MethodName, of_model("--method", help="How outliers are modelled.")]
-Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
+Kernel = Annotated[
+    str,
+    of_model(
+        "--kernel",
+        metavar="TEXT",
+        help="Covariance of the truth: exponential, matern32, matern52 or se, from rough to smooth; or a sum or "
+        'product of kernels of columns, as in "matern32(time) + periodic(time, 1d) + linear(temperature_c)".',
+    ),
+]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]
 Episodes = Annotated[
     bool | None,
