@@ -264,7 +264,7 @@ class SparseBiasGP(LargeGP):
             return self._fit_model(problem, serviced), problem
         strategy = self._strategy(problem)
         found, pseudo, sites = alternate(problem, lambda each: self._fit_model(each, serviced), strategy)
-        return replace(found, log_evidence=found.log_evidence + sites.log_scale), pseudo
+        return replace(found, log_evidence=found.log_evidence + sites.log_scale_before), pseudo
 
     def _fit_model(self, problem: Problem, serviced: Array | None = None) -> sparse.SparseBiasFit:
         rng, ordering = np.random.default_rng(self.random_state), self._ordering(problem, serviced)

@@ -131,15 +131,17 @@ def _of(problem: Problem) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Settled:
-    """Sites at given parameters, whether they have converged there, and how far they are from those at the start."""
+    """Sites at given parameters, whether they have converged there, how far they are from those at the start, and what
+    the limits add to the log density with the sites at the start."""
 
     sites: Sites
     converged: bool
     moved: float
+    log_scale_before: float
 
     @property
     def log_scale(self) -> float:
-        """What the limits add to the log density of the readings with their pseudo-readings."""
+        """What the limits add to the log density of the readings with these pseudo-readings."""
         assert self.sites.log_scale is not None
         return float(self.sites.log_scale.sum())
 
@@ -147,8 +149,8 @@ class Settled:
 def settle(engine: Engine, kernel: Kernel, noise: float, problem: Problem, sites: Sites) -> Settled:
     """EP at given parameters, from given sites; the engine is that of all readings of the problem."""
     (side, limit), where = _of(problem), problem.is_censored
-    start, step, before, converged = sites, POLICY.first_step, np.inf, False
-    for _ in range(POLICY.max_sweeps):
+    start, step, before, converged, at_start = sites, POLICY.first_step, np.inf, False, np.nan
+    for sweep in range(POLICY.max_sweeps):
         pseudo = sites.applied(problem)
         K = engine.covariance(kernel, noise + pseudo.known)
         spread = 1.0 / K.inverse_diagonal()[where]
@@ -157,13 +159,14 @@ def settle(engine: Engine, kernel: Kernel, noise: float, problem: Problem, sites
         cavity = _Cavities(mean, variance, side, limit)
         scale = cavity.log_probability + 0.5 * (LOG_2PI + np.log(spread) + (sites.value - mean) ** 2 / spread)
         sites, wanted = replace(sites, log_scale=scale), cavity.sites()
+        at_start = float(scale.sum()) if sweep == 0 else at_start
         off = sites.mismatch(cavity, wanted)
         converged = off <= POLICY.tolerance
         if converged:
             break
         step = max(POLICY.min_step, 0.5 * step) if off > before else min(1.0, POLICY.step_growth * step)
         sites, before = replace(sites.towards(wanted, step), log_scale=scale), off
-    return Settled(sites, converged, start.mismatch(cavity, sites))
+    return Settled(sites, converged, start.mismatch(cavity, sites), at_start)
 
 
 class CensoredLikelihood:

@@ -8,10 +8,9 @@ import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Covariance, Engine
-from biasgp.models.censored import EXACT_UP_TO, CensoredLikelihood, log_likelihood
+from biasgp.models.censored import EXACT_UP_TO, alternate, log_likelihood
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
-from biasgp.optimize import Report
 
 
 class Likelihood:
@@ -31,13 +30,12 @@ class Likelihood:
 
 def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResult:
     """Maximum likelihood for (θ, σ²); by EP's likelihood, where readings are censored."""
-    build = Likelihood if problem.censored is None else CensoredLikelihood
+    if problem.censored is not None:
+        return _censored_fit(problem, max_iter, strategy)
     bounds = covariance_bounds(problem)
     few = problem[strategy.first_rows(problem)]
-    found = Found(search(build, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
-    engine, report = strategy.complete(build, problem, found, bounds, max_iter)
-    if problem.censored is not None:
-        problem, report = _with_pseudo_readings(CensoredLikelihood(engine, problem), report, strategy)
+    found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
+    engine, report = strategy.complete(Likelihood, problem, found, bounds, max_iter)
     return FitResult(
         kernel=problem.kernel.with_theta(report.x[:-1]),
         noise_variance=float(np.exp(report.x[-1])),
@@ -46,11 +44,11 @@ def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResul
     )
 
 
-def _with_pseudo_readings(likelihood: CensoredLikelihood, report: Report, strategy: Strategy) -> tuple[Problem, Report]:
-    """The readings with those that stand for the censored ones; the value is exact where these are few."""
-    problem, x = likelihood.problem, report.x
-    pseudo = likelihood.settled(x).sites.applied(problem)
+def _censored_fit(problem: Problem, max_iter: int, strategy: Strategy) -> FitResult:
+    """The value that is reported is exact where few readings are censored."""
+    model, _, settled = alternate(problem, lambda each: fit(each, max_iter, strategy), strategy)
+    value = model.report.value - settled.log_scale_before
     if problem.is_censored.sum() <= EXACT_UP_TO:
-        exact = log_likelihood(problem, problem.kernel.with_theta(x[:-1]), float(np.exp(x[-1])), strategy)
-        report = replace(report, value=report.value if np.isnan(exact) else -exact)
-    return pseudo, report
+        exact = log_likelihood(problem, model.kernel, model.noise_variance, strategy)
+        value = value if np.isnan(exact) else -exact
+    return replace(model, report=replace(model.report, value=value))
