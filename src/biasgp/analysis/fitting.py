@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from biasgp import kernels
 from biasgp._typing import Array
+from biasgp.analysis.choosing import choose_kernel
+from biasgp.analysis.noise import with_stated_noise
 from biasgp.analysis.order import EventTable, needed_order, order_column
 from biasgp.covariance.markov import is_markov
 from biasgp.data.columns import Feature, Readings, read_readings
@@ -23,6 +25,7 @@ from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
 from biasgp.models.diagnosis import Finding
+from biasgp.models.kernel_choice import Choice
 from biasgp.models.strategy import EXACT_UP_TO
 
 KERNELS = {
@@ -64,6 +67,8 @@ class Selection:
     events: str | None = None
     together: str | None = None
     verdicts: str | None = None
+    noise: str | None = None
+    noise_column: str | None = None
 
     def table(self) -> Table:
         """The whole table."""
@@ -83,12 +88,24 @@ class Selection:
 
     def readings(self, table: Table, events: Table | None = None) -> Readings:
         """The numbers in a table, or in a part of it, and the events among them."""
-        names = self.feature_names(table.columns)
+        inputs = self.without_noise_column(table)
+        names = self.feature_names(inputs.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
-        found = read_readings(table, self.target, names, **more)
+        found = read_readings(inputs, self.target, names, **more)
+        found = with_stated_noise(found, table, self.noise, self.noise_column)
         if events is None:
             return found
         return replace(found, events=EventTable(events, table, found.features).values())
+
+    def without_noise_column(self, table: Table) -> Table:
+        """The table without the column that states the noise, which is no input."""
+        column = self.noise_column
+        if column is None:
+            return table
+        table.column(column)  # refuses one that is not there
+        if column == self.target or column in (self.feature_names(table.columns) or ()):
+            raise WrongUseError(f"--noise-column {column!r} cannot be the target or a feature too.")
+        return replace(table, cells=table.cells.drop(columns=[column]))
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
@@ -122,6 +139,8 @@ class Settings:
     episodes: bool | None = False
     """Whether to look for biases that last; None, before it is settled: where there is an order of the readings."""
     reference: str | None = None
+    fill: str | None = None
+    """Step of a regular series that is written beside the table, as a duration."""
 
     @property
     def scales(self) -> bool:
@@ -166,6 +185,11 @@ class Settings:
         """Whether the method can be told which readings are good or bad."""
         return "verdict" in inspect.signature(METHODS[self.method].fit).parameters
 
+    @property
+    def knows_censored(self) -> bool:
+        """Whether the method can use readings of which only a limit is known."""
+        return METHODS[self.method]._knows_censored
+
     def usual_episodes(self, features: Sequence[Feature]) -> bool:
         """Whether they are looked for where nothing is said: where that method has an order of the readings."""
         return self.knows_order and order_column(features) is not None
@@ -202,9 +226,10 @@ class Settings:
     def split(self, readings: Readings) -> Split:
         """Choose the rows to fit to and to hold out."""
         kept = np.flatnonzero(readings.kept)
-        n_test = round(self.test_fraction * len(kept))
+        held = np.flatnonzero(readings.kept & readings.measured)  # a limit cannot be scored
+        n_test = round(self.test_fraction * len(held))
         rng = np.random.default_rng(self.seed)
-        test = np.sort(rng.choice(kept, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
+        test = np.sort(rng.choice(held, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
         train = np.setdiff1d(kept, test, assume_unique=True)
         exact = int(np.clip(math.sqrt(PREDICTION_WORK / len(readings.y)), MIN_ROWS, MAX_ROWS))
         limit = self.max_rows or (len(train) if self.scales else exact)
@@ -220,6 +245,8 @@ class Fitted:
     test_rows: Rows
     doubts: tuple[Finding, ...]
     seconds: float
+    choice: Choice | None = None
+    """The kernel that was chosen, where that was left open."""
 
 
 def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any:
@@ -252,23 +279,43 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
 
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator = settings.estimator().set_params(kernel=settings.kernel_for(readings.features))
-    estimator = _with_sensors(estimator, readings, settings)
-    more = {}
-    if settings.episodes:
-        estimator.set_params(order=needed_order(readings.features))
-        more["events"] = readings.events
-    if readings.verdict is not None:
-        more["verdict"] = readings.verdict[split.fit]
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            choice, response = Choice(settings.kernel_for(readings.features)), settings.response
+            if settings.kernel == AUTO:
+                choice, response = choose_kernel(readings, choice.kernel, response, split.fit)
+            estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
+            estimator = _with_sensors(estimator, readings, settings)
+            more = _beside(estimator, readings, settings, split.fit)
             estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
+        except WrongUseError:
+            raise
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             if str(error).startswith("verdict "):
                 raise WrongUseError(f"--verdicts: {error}") from error
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
-    return Fitted(estimator, split.fit, split.test, doubts, seconds)
+    return Fitted(estimator, split.fit, split.test, doubts, seconds, choice)
+
+
+def _beside(estimator: Any, readings: Readings, settings: Settings, rows: Rows) -> dict[str, Any]:
+    """What the estimator is told beside the readings of some rows; it is given the order of these."""
+    more = {}
+    if settings.episodes:
+        estimator.set_params(order=needed_order(readings.features))
+        more["events"] = readings.events
+    if readings.verdict is not None:
+        more["verdict"] = readings.verdict[rows]
+    if readings.noise_variance is not None:
+        more["noise_variance"] = readings.noise_variance[rows]
+    if readings.censored is not None and readings.censored[rows].any():
+        if not settings.knows_censored:
+            raise WrongUseError(
+                f"{readings.target!r} has readings below or above a limit, which --method {settings.method} cannot "
+                "use: take sparse or gp, or leave these rows out with --where."
+            )
+        more["censored"] = readings.censored[rows]
+    return more

@@ -16,8 +16,9 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings
 from biasgp.analysis.order import order_column
 from biasgp.analysis.places import Axis, EpisodeRecord
+from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.analysis.words import told
-from biasgp.data.columns import Readings, unit_of
+from biasgp.data.columns import HOUR_MS, Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
 from biasgp.estimators.explaining import BESIDE, NONE, SPIKE, ReadingExplanation
@@ -175,6 +176,15 @@ class Analysis:
         own = {name: values[i] for name, values in found.items() if name not in BESIDE}
         return ReadingExplanation(row=row, **own).told(f"row {row + 1}", self.unit)
 
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Times of the day, or of the week, at which readings are flagged again and again."""
+        if not self.axis.is_time:
+            return ()
+        outside = self.episode_columns()["episode"] == ""
+        hours = self.axis.values / HOUR_MS
+        return find_schedules(hours, self.readings.kept & outside, self.flagged & outside, self.verdict.bias)
+
     def worth_a_look(self, most: int = 10) -> Rows:
         """Rows that somebody should look at, the first first: near even odds, and with an effect on the curve.
 
@@ -318,7 +328,7 @@ class Judge:
     @property
     def log_odds(self) -> Array:
         """Of readings that the model has not seen, that each is bad."""
-        here = np.isfinite(self.readings.y) & self.readings.complete
+        here = np.isfinite(self.readings.y) & self.readings.complete & self.readings.measured
         if self.readings.sensors is not None:
             here &= self.readings.sensors.known
         found, estimator = np.full(len(here), np.nan), self.estimator
@@ -330,7 +340,7 @@ class Judge:
     def verdict(self, rows: Mask | bool = True) -> _Verdict:
         """On readings (those of some rows) that the model has not seen, against what it predicts for them."""
         readings, estimator, prediction = self.readings, self.estimator, self.prediction
-        here = np.isfinite(readings.y) & readings.complete & rows
+        here = np.isfinite(readings.y) & readings.complete & rows & readings.measured
         if readings.sensors is not None:
             here &= readings.sensors.known
         bias, bias_std, probability = np.full((3, len(here)), np.nan)
@@ -369,7 +379,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
         mean, variance = estimator._posterior.leave_one_out()
         off = estimator._scaling.forward(readings.y[fitted.fit_rows]) - mean
         residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance)
-    residual[verdict.flagged] = np.nan
+    residual[verdict.flagged | ~readings.measured] = np.nan
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 
 

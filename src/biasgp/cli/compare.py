@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from biasgp.cli import options
 from biasgp.cli.console import refuse_empty, remark, say, working
 from biasgp.cli.options import of_model, of_output
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.analysis.scores import MethodScore
@@ -49,6 +50,8 @@ def compare(
     given = [name.value for name in options.MethodName if name != "mcmc"] if methods is None else methods.split(",")
     chosen = dict.fromkeys(name.strip() for name in given)
     settings = [Settings(name, response.value, kernel, 0.0, seed, max_rows) for name in chosen if name]
+    if kernel == "auto":
+        raise WrongUseError("--kernel auto: a comparison needs one kernel for all folds. Name it, as matern32.")
     for each in settings:
         each.estimator()  # refuses what is no method before the table is read
     marks = tuple(na or ())

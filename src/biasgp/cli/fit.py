@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,temperature_c,humidity_pct
 
-Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table."""
+Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table; with --fill 1h also
+filled.csv, the truth at every hour."""
 SHOWN = 20
 """Flagged readings in the terminal."""
 SHOWN_EPISODES = 10
@@ -37,7 +38,10 @@ def fit(
     features: options.Features = None,
     method: options.Method = options.MethodName.sparse,
     response: options.Transform = options.Response.auto,
-    kernel: options.Kernel = "matern32",
+    kernel: options.Kernel = "auto",
+    noise: options.Noise = None,
+    noise_column: options.NoiseColumn = None,
+    fill: options.Fill = None,
     out: options.OutFolder = None,
     force: options.Force = False,
     na: options.Na = None,
@@ -70,12 +74,21 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
+    from biasgp.analysis.filling import fill_step, needed_time
     from biasgp.analysis.fitting import Selection, Settings
+    from biasgp.analysis.noise import StatedNoise
     from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
     refuse_empty(events=events, together=together, reference=reference, verdicts=verdicts)
+    refuse_empty(noise=noise, noise_column=noise_column, fill=fill)
+    if noise is not None and noise_column is not None:
+        raise WrongUseError("--noise states one noise for all readings, --noise-column one for each: choose one.")
+    if noise is not None:
+        StatedNoise.parse(noise)
+    if fill is not None:
+        fill_step(fill)
     if together is not None and by is not None:
         raise WrongUseError("--together fits all sensors at once, --by each of them alone: choose one.")
     if reference is not None and together is None:
@@ -87,8 +100,8 @@ def fit(
     limit = time_limit(timeout)
     marks = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
-    selection = Selection(table, target, features, marks, where, *form, events, together, verdicts)
-    limits = (max_rows, max_time, True if events is not None else episodes, reference)
+    selection = Selection(table, target, features, marks, where, *form, events, together, verdicts, noise, noise_column)
+    limits = (max_rows, max_time, True if events is not None else episodes, reference, fill)
     settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
@@ -106,6 +119,8 @@ def fit(
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
+    if fill is not None:
+        needed_time(readings.features)
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())
@@ -125,7 +140,8 @@ class Output:
 def fit_into(
     folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
-    """Fit, and write the four files."""
+    """Fit, and write the four files, and the filled series where that was asked for."""
+    from biasgp.analysis.filling import fill_step, filled
     from biasgp.analysis.fitting import fit
     from biasgp.analysis.judging import examine
     from biasgp.analysis.record import FitRecord, cleaned, summary
@@ -155,6 +171,8 @@ def fit_into(
             save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
             (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
             inert(cleaned(table, outcome)).to_csv(stage / "cleaned.csv", index=False)
+            if settings.fill is not None:
+                inert(filled(outcome, fill_step(settings.fill))).to_csv(stage / "filled.csv", index=False)
             if readings.judged is not None:
                 inert(readings.judged).to_csv(stage / KEPT, index=False)
             text = json.dumps(summary(outcome), indent=1, ensure_ascii=False, allow_nan=False)
@@ -233,8 +251,9 @@ def _tell_flagged(outcome: Analysis) -> None:
     from biasgp.analysis.judging import NORMAL_95
     from biasgp.messages import printable
 
-    # Those of an episode have been told already, and would fill the table.
+    # Those of an episode or of a schedule have been told already, and would fill the table.
     inside = outcome.episode_columns()["episode"] != ""
+    inside[[row for schedule in outcome.schedules for row in schedule.rows]] = True
     rows, verdict = np.flatnonzero(outcome.flagged & ~inside), outcome.verdict
     if not len(rows):
         return
@@ -243,7 +262,7 @@ def _tell_flagged(outcome: Analysis) -> None:
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
-    title += " outside episodes" if inside.any() else ""
+    title += " outside episodes and schedules" if outcome.schedules else " outside episodes" if inside.any() else ""
     table = RichTable(title=title, title_justify="left", title_style="bold")
     sensors = outcome.readings.sensors
     which = () if sensors is None else (sensors.column,)

@@ -57,8 +57,28 @@ Kernel = Annotated[
     of_model(
         "--kernel",
         metavar="TEXT",
-        help="Covariance of the truth: exponential, matern32, matern52 or se, from rough to smooth; or a sum or "
+        help="Covariance of the truth: auto, which is matern32, with a daily and a weekly cycle and a trend where the "
+        "readings bear them out; exponential, matern32, matern52 or se, from rough to smooth; or a sum or "
         'product of kernels of columns, as in "matern32(time) + periodic(time, 1d) + linear(temperature_c)".',
+    ),
+]
+Noise = Annotated[
+    str | None,
+    of_model(
+        help='Noise of a reading that the data sheet states, one standard deviation: 0.2, or "2% + 0.1" of the reading '
+        "and a constant. What else there is, is learnt.",
+    ),
+]
+NoiseColumn = Annotated[
+    str | None,
+    of_model("--noise-column", metavar="COLUMN", help="The same for each reading, in a column of the table."),
+]
+Fill = Annotated[
+    str | None,
+    of_output(
+        metavar="STEP",
+        help="Write filled.csv too: the truth at regular times, as every 1h or 15min, with its uncertainty, over gaps "
+        "as well.",
     ),
 ]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]

@@ -99,6 +99,18 @@ class Readings:
     judged: pd.DataFrame | None = None
     """What somebody said of some of the rows: `row`, from 1, `verdict` (good or bad), and by whom, when and why."""
 
+    censored: Array | None = None
+    """Of each row: −1 where the reading is only known to lie below y, +1 where above, else 0; None where all were
+    measured."""
+
+    noise_variance: Array | None = None
+    """Of each row: what somebody stated of the reading's noise; None where nothing was."""
+
+    @property
+    def measured(self) -> Mask:
+        """Rows whose reading is no limit."""
+        return np.ones(len(self.y), dtype=bool) if self.censored is None else np.asarray(self.censored == 0.0)
+
     @property
     def verdict(self) -> Array | None:
         """Of each row: 0 where it was judged good, 1 where bad, else NaN; None where none was."""
