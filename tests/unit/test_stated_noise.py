@@ -26,9 +26,11 @@ def test_a_text_means_a_noise(text):
     ) == StatedNoise(*MEANT[text])
 
 
-@pytest.mark.parametrize("text", ["", "a", "-1", "2% 0.1", "0", "0% + 0", "1e999", "%", "0.1 +", "nan", "1" * 300, "1,5"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "-1", "2% 0.1", "0", "0% + 0", "1e999", "%", "0.1 +", "nan", "1" * 300, "1,5"]
+)
 def test_what_is_no_noise_is_refused(text):
-    with pytest.raises(WrongUseError, match="--noise .*Write one standard deviation"):
+    with pytest.raises(WrongUseError, match=r"--noise .*Write one standard deviation"):
         StatedNoise.parse(text)
 
 

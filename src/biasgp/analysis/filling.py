@@ -47,6 +47,13 @@ def needed_time(features: tuple[Feature, ...]) -> int:
     return times[0]
 
 
+def check_fill(readings: Readings, step: float) -> Array:
+    """The times that a series is to be filled at, in hours as the feature has them; refused where that is too many."""
+    along = needed_time(readings.features)
+    times = readings.X[readings.kept, along]
+    return _regular(readings.features[along], float(times.min()), float(times.max()), step)
+
+
 @dataclass(frozen=True)
 class Between:
     """Mean, standard deviation and 95 % interval of f at places between readings."""
@@ -88,8 +95,7 @@ def filled(outcome: Analysis, step: float) -> pd.DataFrame:
     readings = outcome.readings
     along = needed_time(readings.features)
     feature = readings.features[along]
-    times = readings.X[readings.kept, along]
-    grid = _regular(feature, float(times.min()), float(times.max()), step)
+    grid = check_fill(readings, step)
     found = Between.at(outcome, along, grid)
     good = np.sort(readings.X[readings.kept & ~outcome.flagged, along])
     stamps = pd.Series(feature.instants(grid)).dt.strftime("%Y-%m-%dT%H:%M:%S").str.removesuffix(":00")

@@ -74,7 +74,7 @@ def fit(
     timeout: options.Timeout = 0.0,
 ) -> None:
     """Fit a table of readings, some of which lie."""
-    from biasgp.analysis.filling import fill_step, needed_time
+    from biasgp.analysis.filling import check_fill, fill_step
     from biasgp.analysis.fitting import Selection, Settings
     from biasgp.analysis.noise import StatedNoise
     from biasgp.analysis.verdicts import with_verdicts
@@ -120,7 +120,7 @@ def fit(
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
     if fill is not None:
-        needed_time(readings.features)
+        check_fill(readings, fill_step(fill))
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())

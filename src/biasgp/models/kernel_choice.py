@@ -38,6 +38,9 @@ class _Policy:
     """Of the shortest period, in the window whose readings are taken: over more, they would be too far apart to show
     what varies within a cycle."""
     max_iter: int = 40
+    least_length: float = 0.5
+    """Length-scale of a cycle at least, in radii: of a day, about two hours. A narrower peak at the same time of each
+    day is a regular check rather than the truth."""
     start: float = 0.3  # variance of a part to start from, in units of the (scaled) response's
     points: int = 97  # of a cycle at which its size is measured: every quarter of an hour of a day
 
@@ -62,7 +65,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel, the parts that it was given, and those that could have been."""
+    """A kernel, the parts that it was given, and those that could have been.
+
+    A cycle's length-scale is kept at what the good readings say: by one that is free, a check at the same time of each
+    day would become part of the cycle.
+    """
 
     kernel: Kernel
     parts: tuple[Part, ...] = ()
@@ -133,7 +140,7 @@ class _Search:
 
     def forward(self, kernel: Kernel, possible: Mapping[str, float], response: ScaledResponse) -> Choice:
         """Add the part that raises the evidence most, as long as one does."""
-        best = self._fitted(kernel, None)
+        plain, best = kernel, self._fitted(kernel, None)
         chosen: list[str] = []
         gains: list[float] = []
         while len(chosen) < len(possible):
@@ -148,11 +155,24 @@ class _Search:
         parts = [
             self._measured(name, possible[name], gain, best, response) for name, gain in zip(chosen, gains, strict=True)
         ]
-        return Choice(kernel, tuple(parts), tuple(possible))
+        for name in chosen:
+            plain = plain + self._part(name, possible[name], self._length(best, name, possible[name]))
+        return Choice(plain, tuple(parts), tuple(possible))
 
-    def _part(self, name: str, period: float) -> Kernel:
+    def _length(self, best: _Fit, name: str, period: float) -> float | None:
+        """The length-scale of a cycle, at least the least; None for a trend."""
+        if name == TREND:
+            return None
+        own = self._leaf(best.kernel.with_theta(best.x[:-1]), name, period)
+        return max(POLICY.least_length, float(np.exp(own.theta[1])))
+
+    def _part(self, name: str, period: float, length: float | None = None) -> Kernel:
+        """A cycle whose period, and length-scale if one is given, are fixed; or a trend."""
         column = self.names[self.time]
-        return Linear().on(column) if name == TREND else Periodic(period=period).on(column).fix("period")
+        if name == TREND:
+            return Linear().on(column)
+        cycle = Periodic(period=period, length_scale=length).on(column)
+        return cycle.fix("period") if length is None else cycle.fix("period", "length_scale")
 
     def _rises(self, best: _Fit, part: Kernel) -> bool:
         """Whether a little of a part would raise the likelihood at all; else there is no need to look for how much."""
