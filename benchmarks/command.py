@@ -125,7 +125,16 @@ def slow_signal(n: int) -> pd.DataFrame:
 def announced(folder: Path, n: int) -> None:
     """What was said to be left, and what was."""
     slow_signal(n).to_csv(folder / "slow.csv", index=False)
-    words = ["fit", str(folder / "slow.csv"), "--no-episodes", "--out", str(folder / "slow"), "--force"]
+    words = [
+        "fit",
+        str(folder / "slow.csv"),
+        "--no-episodes",
+        "--kernel",
+        "matern32",
+        "--out",
+        str(folder / "slow"),
+        "--force",
+    ]
     said: list[tuple[float, float]] = []
     began = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "biasgp", *words], stderr=subprocess.PIPE, text=True) as process:

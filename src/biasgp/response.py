@@ -278,6 +278,8 @@ class ScaledResponse:
 
     y: Array
     scaling: Scaling
+    censored: Array | None = None
+    """−1 or +1 where y is only a limit below or above which the reading lies, else 0; None where all were measured."""
 
     @property
     def z(self) -> Array:
@@ -285,8 +287,9 @@ class ScaledResponse:
 
     @property
     def log_jacobian(self) -> float:
-        """log p(y) − log p(z)."""
-        return float(self.scaling.log_slope(self.y).sum())
+        """log p(y) − log p(z); the probability of lying beyond a limit is the same in both units."""
+        measured = self.y if self.censored is None else self.y[self.censored == 0.0]
+        return float(self.scaling.log_slope(measured).sum())
 
     def variances(self, of_y: Array) -> Array:
         """Known variances of the readings in model units: to first order, under a transform.

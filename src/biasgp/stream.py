@@ -427,6 +427,8 @@ def _last_of(model: LargeGP) -> LastReadings:
             "Exponential, Matern32, Matern52, Periodic, Constant and Linear, their sums and products. Instead of "
             "SquaredExponential take Matern52, which is nearly as smooth, and fit again."
         )
+    if getattr(model, "_censored", None) is not None:
+        raise ValueError("Some readings of the fit are censored: a stream cannot go on from limits. Fit without them.")
     if not isinstance(last, LastReadings):
         raise ValueError("The model is of an earlier version, which kept no readings to go on from. Fit again.")
     if model._scaling.constant:

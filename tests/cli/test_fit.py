@@ -40,7 +40,7 @@ def test_every_row_is_in_the_cleaned_table_with_what_was_found(done):
 
 def test_the_summary_for_machines(done):
     summary = json.loads((done[0] / "summary.json").read_text(encoding="utf-8"))
-    assert summary["rows"] == {"read": N, "used": N, "fitted": N, "held_out": 0, "left_out": {}}
+    assert summary["rows"] == {"read": N, "used": N, "fitted": N, "held_out": 0, "left_out": {}, "censored": 0}
     assert [reading["row"] - 1 for reading in summary["flagged"]] == list(OUTLIERS)
     assert summary["flagged"][0]["time"] == "2026-03-01 11:00"
     assert summary["flag_column"]["recall"] == summary["flag_column"]["precision"] == 1.0

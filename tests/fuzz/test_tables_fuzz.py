@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tables import DAMAGES, draw_dialect, draw_rows, run
 
 from biasgp.data import column, csv_text
 from biasgp.data.numbers import tidy
 from biasgp.data.times import parse_times
+from tables import DAMAGES, draw_dialect, draw_rows, run
 
 
 def test_tables_in_any_dialect_whole_and_damaged():

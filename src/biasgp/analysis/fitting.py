@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from biasgp import kernels
 from biasgp._typing import Array
+from biasgp.analysis.choosing import choose_kernel
+from biasgp.analysis.noise import with_stated_noise
 from biasgp.analysis.order import EventTable, needed_order, order_column
 from biasgp.covariance.markov import is_markov
 from biasgp.data.columns import Feature, Readings, read_readings
@@ -23,6 +25,7 @@ from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
 from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, WrongUseError
 from biasgp.models.diagnosis import Finding
+from biasgp.models.kernel_choice import Choice
 from biasgp.models.strategy import EXACT_UP_TO
 
 KERNELS = {
@@ -31,6 +34,10 @@ KERNELS = {
     "matern52": kernels.Matern52,
     "se": kernels.SquaredExponential,
 }
+AUTO, START = "auto", "matern32"
+"""The kernel that is chosen by evidence, and the one that the choice starts from."""
+SECONDS = 3600.0
+"""In an hour, which times are counted in."""
 MAX_ROWS, MIN_ROWS = 2500, 600
 """Bounds on the rows of an exact fit where the table has more."""
 PREDICTION_WORK = 2e11
@@ -67,6 +74,8 @@ class Selection:
     censored_column: str | None = None
     more: tuple[str, ...] = ()
     """Files that go on where the source ends."""
+    noise: str | None = None
+    noise_column: str | None = None
 
     def table(self) -> Table:
         """The whole table."""
@@ -91,13 +100,25 @@ class Selection:
 
     def readings(self, table: Table, events: Table | None = None) -> Readings:
         """The numbers in a table, or in a part of it, and the events among them."""
-        names = self.feature_names(table.columns)
+        inputs = self.without_noise_column(table)
+        names = self.feature_names(inputs.columns)
         more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
         more["limits"] = self.censored_column
-        found = read_readings(table, self.target, names, **more)
+        found = read_readings(inputs, self.target, names, **more)
+        found = with_stated_noise(found, table, self.noise, self.noise_column)
         if events is None:
             return found
         return replace(found, events=EventTable(events, table, found.features).values())
+
+    def without_noise_column(self, table: Table) -> Table:
+        """The table without the column that states the noise, which is no input."""
+        column = self.noise_column
+        if column is None:
+            return table
+        table.column(column)  # refuses one that is not there
+        if column == self.target or column in (self.feature_names(table.columns) or ()):
+            raise WrongUseError(f"--noise-column {column!r} cannot be the target or a feature too.")
+        return replace(table, cells=table.cells.drop(columns=[column]))
 
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
@@ -122,7 +143,8 @@ class Settings:
 
     method: str = "sparse"
     response: str = "auto"
-    kernel: str = "matern32"
+    kernel: str = AUTO
+    """One of KERNELS, "auto", or the text of a kernel (`kernels.parse`)."""
     test_fraction: float = 0.0
     seed: int = 0
     max_rows: int | None = None
@@ -130,6 +152,8 @@ class Settings:
     episodes: bool | None = False
     """Whether to look for biases that last; None, before it is settled: where there is an order of the readings."""
     reference: str | None = None
+    fill: str | None = None
+    """Step of a regular series that is written beside the table, as a duration."""
 
     @property
     def scales(self) -> bool:
@@ -141,7 +165,28 @@ class Settings:
         if not self.scales or len(split.fit) <= EXACT_UP_TO:
             return False
         X = readings.X[split.fit]
-        return readings.sensors is not None or not is_markov(KERNELS[self.kernel](ard=True).bind(X), X)
+        kernel = self.kernel_for(readings.features).bind(X, readings.names)
+        return readings.sensors is not None or not is_markov(kernel, X)
+
+    @property
+    def whole_kernel(self) -> kernels.Kernel:
+        """The kernel as it is written, before it is known which columns hold times."""
+        word = START if self.kernel == AUTO else self.kernel
+        try:
+            return KERNELS[word](ard=True) if word in KERNELS else kernels.parse(word)
+        except ValueError as error:
+            raise WrongUseError(f"--{error}") from error
+
+    def kernel_for(self, features: Sequence[Feature]) -> kernels.Kernel:
+        """The kernel of these inputs, of which times are in hours."""
+        times, names = [feature.is_time for feature in features], [feature.name for feature in features]
+        units = [SECONDS if is_time else 1.0 for is_time in times]
+        try:
+            kernel = self.whole_kernel.in_seconds(times, names).in_units(units, names)
+            kernel.bind(np.zeros((1, len(names))), names)
+        except ValueError as error:
+            raise WrongUseError(f"--kernel {self.kernel!r}: {error}") from error
+        return kernel
 
     @property
     def knows_order(self) -> bool:
@@ -152,6 +197,11 @@ class Settings:
     def knows_verdicts(self) -> bool:
         """Whether the method can be told which readings are good or bad."""
         return "verdict" in inspect.signature(METHODS[self.method].fit).parameters
+
+    @property
+    def knows_censored(self) -> bool:
+        """Whether the method can use readings of which only a limit is known."""
+        return METHODS[self.method]._knows_censored
 
     def usual_episodes(self, features: Sequence[Feature]) -> bool:
         """Whether they are looked for where nothing is said: where that method has an order of the readings."""
@@ -182,14 +232,17 @@ class Settings:
             options["reference"] = self.reference
         if self.knows_order:
             options["order"] = None  # `fit` says which column
-        return kind(KERNELS[self.kernel](ard=True), response=self.response, **options)
+        if self.whole_kernel.category_columns:
+            raise WrongUseError("--kernel: same(...) is what --together is for: name the column of the sensors there.")
+        return kind(self.whole_kernel, response=self.response, **options)
 
     def split(self, readings: Readings) -> Split:
         """Choose the rows to fit to and to hold out."""
-        kept = np.flatnonzero(readings.kept)
-        n_test = round(self.test_fraction * len(kept))
+        held = np.flatnonzero(readings.kept & readings.measured)  # a limit cannot be scored
+        kept = np.flatnonzero(readings.kept) if self.knows_censored else held
+        n_test = round(self.test_fraction * len(held))
         rng = np.random.default_rng(self.seed)
-        test = np.sort(rng.choice(kept, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
+        test = np.sort(rng.choice(held, n_test, replace=False)) if n_test else np.empty(0, dtype=np.intp)
         train = np.setdiff1d(kept, test, assume_unique=True)
         exact = int(np.clip(math.sqrt(PREDICTION_WORK / len(readings.y)), MIN_ROWS, MAX_ROWS))
         limit = self.max_rows or (len(train) if self.scales else exact)
@@ -205,6 +258,8 @@ class Fitted:
     test_rows: Rows
     doubts: tuple[Finding, ...]
     seconds: float
+    choice: Choice | None = None
+    """The kernel that was chosen, where that was left open."""
 
 
 def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any:
@@ -220,7 +275,7 @@ def _with_sensors(estimator: Any, readings: Readings, settings: Settings) -> Any
         )
     every = range(len(readings.features))
     times = [j for j in every if readings.features[j].is_time]
-    slow = KERNELS[settings.kernel](ard=True).on(*(times[:1] or every))
+    slow = KERNELS.get(settings.kernel, KERNELS[START])(ard=True).on(*(times[:1] or every))
     estimator.set_params(kernel=estimator.kernel + kernels.Same(sensors.column) * slow)
     if settings.scales:
         estimator.set_params(neighbors=max(estimator.neighbors, NEIGHBOURS_PER_SENSOR * len(labels)))
@@ -237,24 +292,38 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
 
 def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     """Fit; a failure is one line."""
-    estimator = _with_sensors(settings.estimator(), readings, settings)
-    more = {}
-    if settings.episodes:
-        estimator.set_params(order=needed_order(readings.features))
-        more["events"] = readings.events
-    if readings.rounding_variance:
-        more["noise_variance"] = np.full(len(split.fit), readings.rounding_variance)
-    if readings.verdict is not None:
-        more["verdict"] = readings.verdict[split.fit]
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            choice, response = Choice(settings.kernel_for(readings.features)), settings.response
+            if settings.kernel == AUTO:
+                choice, response = choose_kernel(readings, choice.kernel, response, split.fit)
+            estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
+            estimator = _with_sensors(estimator, readings, settings)
+            more = _beside(estimator, readings, settings, split.fit)
             estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
+        except WrongUseError:
+            raise
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             if str(error).startswith("verdict "):
                 raise WrongUseError(f"--verdicts: {error}") from error
             raise FailedFitError(f"The fit failed: {error} Try another --kernel, or fewer --features.") from error
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
-    return Fitted(estimator, split.fit, split.test, doubts, seconds)
+    return Fitted(estimator, split.fit, split.test, doubts, seconds, choice)
+
+
+def _beside(estimator: Any, readings: Readings, settings: Settings, rows: Rows) -> dict[str, Any]:
+    """What the estimator is told beside the readings of some rows; it is given the order of these."""
+    more = {}
+    if settings.episodes:
+        estimator.set_params(order=needed_order(readings.features))
+        more["events"] = readings.events
+    if readings.verdict is not None:
+        more["verdict"] = readings.verdict[rows]
+    if readings.known_variance.any():
+        more["noise_variance"] = readings.known_variance[rows]
+    if readings.censored is not None and readings.censored[rows].any():
+        more["censored"] = readings.censored[rows]
+    return more

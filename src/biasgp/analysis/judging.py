@@ -16,13 +16,15 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings
 from biasgp.analysis.order import order_column
 from biasgp.analysis.places import Axis, EpisodeRecord
+from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.analysis.words import told
-from biasgp.data.columns import Readings, unit_of
+from biasgp.data.columns import HOUR_MS, Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
 from biasgp.estimators.explaining import BESIDE, NONE, SPIKE, ReadingExplanation
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.validation import check_query
+from biasgp.kernels import Kernel, Periodic, Stationary
 from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
@@ -87,7 +89,8 @@ class Analysis:
 
     @property
     def noise(self) -> float:
-        return float(np.sqrt(self.fitted.estimator.noise_variance_ + self.readings.rounding_variance))
+        known = float(np.median(self.readings.known_variance[self.fitted.fit_rows]))
+        return float(np.sqrt(self.fitted.estimator.noise_variance_ + known))
 
     @property
     def response(self) -> str:
@@ -183,6 +186,15 @@ class Analysis:
         own = {name: values[i] for name, values in found.items() if name not in BESIDE}
         return ReadingExplanation(row=row, **own).told(f"row {row + 1}", self.unit)
 
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Times of the day, or of the week, at which readings are flagged again and again."""
+        if not self.axis.is_time:
+            return ()
+        outside = self.episode_columns()["episode"] == ""
+        hours = self.axis.values / HOUR_MS
+        return find_schedules(hours, self.readings.kept & outside, self.flagged & outside, self.verdict.bias)
+
     def worth_a_look(self, most: int = 10) -> Rows:
         """Rows that somebody should look at, the first first: near even odds, and with an effect on the curve.
 
@@ -249,25 +261,37 @@ class Analysis:
         """Over what each input the truth changes as much as it does among the readings.
 
         That is the length-scale where the kernel's variance is that of f. A rough kernel often has a larger variance
-        and longer length-scales, which no reading bears out.
+        and longer length-scales, which no reading bears out. NaN where the kernel has no length-scale of an input.
         """
         estimator = self.fitted.estimator
-        kernel: Any = estimator.kernel_
-        if self.readings.sensors is not None:
-            kernel = kernel.left  # the part that the sensors share
-        scales: Array = np.atleast_1d(np.asarray(kernel.length_scale, dtype=np.float64))
-        origin = np.zeros((1, len(scales)))
-        variance = float(kernel.diag(origin)[0])
         seen = float(np.var(estimator.response_.forward(self.prediction.mean[self.fitted.fit_rows])))
-        wanted = min(seen / variance, 1.0) * (1.0 - math.exp(-1.0))
-        found = []
-        for j, scale in enumerate(scales):
-            steps = scale * np.logspace(-5.0, 1.0, 400)
-            points = np.zeros((len(steps), len(scales)))
-            points[:, j] = steps
-            change = 1.0 - kernel(points, origin)[:, 0] / variance
-            found.append(float(np.interp(wanted, change, steps)))
-        return tuple(found)
+        width = len(self.readings.features)
+        return tuple(_reach_along(self.shared_kernel, j, width, seen) for j in range(width))
+
+    @property
+    def shared_kernel(self) -> Any:
+        """That of the truth, which all sensors share where there are several."""
+        kernel: Any = self.fitted.estimator.kernel_
+        return kernel if self.readings.sensors is None else kernel.left
+
+
+def _reach_along(kernel: Kernel, j: int, width: int, seen: float) -> float:
+    """Over what the j-th input a function of this kernel changes as much as f does, whose variance is `seen`."""
+    own = [each for each in kernel.leaves if isinstance(each, Stationary) and not isinstance(each, Periodic)]
+    along = [each for each in own if each.columns is None or j in each.columns]
+    if not along:
+        return math.nan
+    main = max(along, key=lambda each: each.diag(np.zeros((1, width)))[0])
+    lengths = np.broadcast_to(main.length_scale, width if main.columns is None else len(main.columns))  # type: ignore[arg-type]
+    scale = float(lengths[j if main.columns is None else main.columns.index(j)])
+    origin = np.zeros((1, width))
+    variance = float(main.diag(origin)[0])
+    wanted = min(seen / variance, 1.0) * (1.0 - math.exp(-1.0))
+    steps = scale * np.logspace(-5.0, 1.0, 400)
+    points = np.zeros((len(steps), width))
+    points[:, j] = steps
+    change = 1.0 - main(points, origin)[:, 0] / variance
+    return float(np.interp(wanted, change, steps))
 
 
 @dataclass(frozen=True)
@@ -295,9 +319,10 @@ class Judge:
         """Quantiles of the next reading at some rows that is not an outlier: with the error of its sensor's own."""
         X = check_query(self.estimator, self.readings.frame(rows), shared=False)
         mean, variance = self.estimator._latent(X, include_noise=True)
-        if self.readings.rounding_variance:
+        known = self.readings.known_variance[rows]
+        if known.any():
             slope = self.estimator._scaling.log_slope(self.estimator._scaling.backward(mean))
-            variance = variance + self.readings.rounding_variance * np.exp(2.0 * slope)
+            variance = variance + known * np.exp(2.0 * slope)
         return np.asarray(self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
 
     @cached_property
@@ -317,7 +342,7 @@ class Judge:
     @property
     def log_odds(self) -> Array:
         """Of readings that the model has not seen, that each is bad."""
-        here = np.isfinite(self.readings.y) & self.readings.complete
+        here = np.isfinite(self.readings.y) & self.readings.complete & self.readings.measured
         if self.readings.sensors is not None:
             here &= self.readings.sensors.known
         found, estimator = np.full(len(here), np.nan), self.estimator
@@ -329,7 +354,7 @@ class Judge:
     def verdict(self, rows: Mask | bool = True) -> _Verdict:
         """On readings (those of some rows) that the model has not seen, against what it predicts for them."""
         readings, estimator, prediction = self.readings, self.estimator, self.prediction
-        here = np.isfinite(readings.y) & readings.complete & rows
+        here = np.isfinite(readings.y) & readings.complete & rows & readings.measured
         if readings.sensors is not None:
             here &= readings.sensors.known
         bias, bias_std, probability = np.full((3, len(here)), np.nan)
@@ -367,10 +392,10 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
         # Each left out, at the parameters that were fitted with it.
         mean, variance = estimator._posterior.leave_one_out()
         y = readings.y[fitted.fit_rows]
-        rounding = readings.rounding_variance * np.exp(2.0 * estimator._scaling.log_slope(y))
+        known = readings.known_variance[fitted.fit_rows] * np.exp(2.0 * estimator._scaling.log_slope(y))
         off = estimator._scaling.forward(y) - mean
-        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance + rounding)
-    residual[verdict.flagged] = np.nan
+        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance + known)
+    residual[verdict.flagged | ~readings.measured] = np.nan
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 
 

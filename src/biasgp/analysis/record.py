@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 import biasgp
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Rows, spread
+from biasgp.analysis.choosing import in_words
+from biasgp.analysis.filling import GapCurve
+from biasgp.analysis.fitting import AUTO, Fitted, Rows, spread
 from biasgp.analysis.flags import Flags
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, Judge
 from biasgp.analysis.places import Axis, EpisodeRecord
@@ -124,6 +126,10 @@ class FitRecord:
     """Biases that lasted, in the order of time; None where they were not looked for."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the readings and their episodes."""
+    gaps: GapCurve | None = None
+    """The truth over gaps between the readings."""
+    scheduled: Mask | None = None
+    """Readings that are flagged at the same time of each day or week, which are told once."""
 
     @property
     def in_unit(self) -> str:
@@ -175,6 +181,8 @@ class FitRecord:
             made=made(outcome),
             episodes=outcome.episode_records if outcome.settings.episodes else None,
             notes=outcome.notes_in_words,
+            gaps=GapCurve.of(outcome),
+            scheduled=np.isin(shown, [row for each in outcome.schedules for row in each.rows]),
         )
 
     def thinned(self, limit: int) -> Rows:
@@ -220,6 +228,12 @@ def sentences(outcome: Analysis) -> list[str]:
     return lines + _more_sentences(outcome)
 
 
+def _on_kernel(outcome: Analysis) -> list[str]:
+    """Cycles and trends that were found."""
+    choice = outcome.fitted.choice
+    return [] if choice is None else in_words(choice, outcome.readings.features, outcome.unit)
+
+
 def _reaches(outcome: Analysis) -> list[str]:
     """What each length-scale means."""
     spans = np.ptp(outcome.readings.X[outcome.fitted.fit_rows], axis=0).tolist()
@@ -228,12 +242,13 @@ def _reaches(outcome: Analysis) -> list[str]:
 
 def _more_sentences(outcome: Analysis) -> list[str]:
     """Those on the readings, which the page has too."""
-    lines, unit, flagged = _on_sensors(outcome), outcome.unit, outcome.flagged
+    lines, unit, flagged = [*_on_kernel(outcome), *_on_sensors(outcome)], outcome.unit, outcome.flagged
     if hasattr(outcome.fitted.estimator, "outlier_mask_"):
         share = flagged.sum() / max(1, outcome.readings.kept.sum())
         biases = outcome.verdict.bias[flagged]
         span = f", with biases from {biases.min():+.3g} to {quantity(biases.max(), unit)}" if len(biases) else ""
         lines.append(f"{int(flagged.sum()):,} readings are flagged as outliers ({share:.1%}){span}.")
+    lines += [schedule.told(unit) for schedule in outcome.schedules]
     if outcome.response != "identity":
         lines.append(
             f"The model holds for a transform of {outcome.readings.target} ({outcome.response}): the mean given here "
@@ -274,6 +289,17 @@ def remarks(outcome: Analysis) -> list[str]:
     used = int(readings.kept.sum())
     lines = [f"{used:,} of {len(readings.y):,} rows are used."]
     lines += [f"Left out: {count:,} rows where {reason}." for reason, count in readings.left_out]
+    if readings.noise_variance is not None:
+        stated = quantity(float(np.sqrt(np.median(readings.noise_variance[readings.kept]))), outcome.unit)
+        lines.append(
+            f"The stated noise of a reading is {stated} (median); the noise that is learnt comes on top of it."
+        )
+    limits = int((readings.kept & ~readings.measured).sum())
+    if limits:
+        lines.append(
+            f"Of {limits:,} of them only a limit is known, below or above which they lie: they count by the "
+            "probability of that, and are never flagged."
+        )
     if len(fitted.fit_rows) + len(fitted.test_rows) < used:
         lines.append(
             f"The model was fitted to {len(fitted.fit_rows):,} rows, evenly spread over {readings.names[0]!r}; "
@@ -318,7 +344,7 @@ def _first_numbers(outcome: Analysis) -> tuple[tuple[str, str], ...]:
     if outcome.settings.episodes:
         numbers.insert(2, ("episodes", f"{len(outcome.episode_records):,}"))
     times = [j for j, feature in enumerate(outcome.readings.features) if feature.is_time]
-    if times:
+    if times and np.isfinite(outcome.lengths[times[0]]):
         numbers.append(("the truth varies over about", duration(outcome.lengths[times[0]])))
     if outcome.test:
         error = quantity(outcome.test["median_absolute_error"], outcome.unit)
@@ -366,6 +392,8 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "method": outcome.settings.method,
         "response": outcome.response,
         "kernel": repr(outcome.fitted.estimator.kernel_),
+        # None where the kernel was named.
+        "chosen": _parts(outcome),
         "seed": outcome.settings.seed,
         "rows": {
             "read": len(readings.y),
@@ -373,9 +401,13 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
             "fitted": len(outcome.fitted.fit_rows),
             "held_out": len(outcome.fitted.test_rows),
             "left_out": dict(readings.left_out),
+            "censored": int((readings.kept & ~readings.measured).sum()),
         },
         "noise_std": outcome.noise,
-        "varies_over": dict(zip(readings.names, outcome.lengths, strict=True)),
+        "varies_over": {
+            name: length if np.isfinite(length) else None
+            for name, length in zip(readings.names, outcome.lengths, strict=True)
+        },
         "trustworthy": not outcome.doubts,
         "doubts": list(outcome.doubts),
         "findings": [asdict(finding) for finding in outcome.findings],
@@ -384,6 +416,7 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "notes": [
             asdict(note) | {"text": text} for note, text in zip(outcome.notes, outcome.notes_in_words, strict=True)
         ],
+        "schedules": [each.plain() for each in outcome.schedules],
         "test": outcome.test,
         "flag_column": outcome.agreement,
         "flags": None if flags is None else {"column": flags.column, "meanings": flags.meanings, "rows": flags.counts},
@@ -400,6 +433,17 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "fit_seconds": outcome.fitted.seconds,
         "command": command(outcome),
     }
+
+
+def _parts(outcome: Analysis) -> list[dict[str, Any]] | None:
+    """What was added to the kernel; a trend has no period."""
+    choice = outcome.fitted.choice
+    if choice is None or outcome.settings.kernel != AUTO:
+        return None
+    return [
+        {"part": part.name, "period_hours": part.period or None, "size": part.size, "gain": part.gain}
+        for part in choice.parts
+    ]
 
 
 def cleaned(table: Table, outcome: Analysis, flags: Flags | None = None) -> pd.DataFrame:

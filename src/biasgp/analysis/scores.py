@@ -107,6 +107,7 @@ def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transfo
     for i, test in enumerate(parts):
         train = np.concatenate([part for j, part in enumerate(parts) if j != i])
         estimator = replace(settings, response=transforms.get(i, settings.response)).estimator()
+        estimator.set_params(kernel=settings.kernel_for(readings.features))
         began = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 from biasgp.data.columns import Feature, unit_of
@@ -15,7 +16,9 @@ SHOWN_ROWS = 10
 
 
 def reach(feature: Feature, length: float, spread: float) -> str:
-    """What a length-scale means: over what the truth changes."""
+    """What a length-scale means: over what the truth changes; NaN where the kernel has none of this input."""
+    if math.isnan(length):
+        return "has no length-scale in this kernel"
     if length > IRRELEVANT * spread:
         return "hardly matters"
     amount = duration(length) if feature.is_time else quantity(length, feature.unit or unit_of(feature.name), 2)

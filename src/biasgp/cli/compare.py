@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from biasgp.cli import options
 from biasgp.cli.console import refuse_empty, remark, say, working
 from biasgp.cli.options import of_model, of_output
+from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.analysis.scores import MethodScore
@@ -28,7 +29,7 @@ def compare(
     folds: Annotated[int, of_model(min=2, max=20, help="Parts of the data.")] = 5,
     max_rows: Annotated[int, of_model(min=20, help="Rows to use, evenly spread.")] = 500,
     response: options.Transform = options.Response.auto,
-    kernel: options.Kernel = options.KernelName.matern32,
+    kernel: options.Kernel = "matern32",
     na: options.Na = None,
     where: options.Where = None,
     seed: options.Seed = 0,
@@ -48,7 +49,9 @@ def compare(
     refuse_empty(target=target, features=features, where=where, encoding=encoding, methods=methods)
     given = [name.value for name in options.MethodName if name != "mcmc"] if methods is None else methods.split(",")
     chosen = dict.fromkeys(name.strip() for name in given)
-    settings = [Settings(name, response.value, kernel.value, 0.0, seed, max_rows) for name in chosen if name]
+    settings = [Settings(name, response.value, kernel, 0.0, seed, max_rows) for name in chosen if name]
+    if kernel == "auto":
+        raise WrongUseError("--kernel auto: a comparison needs one kernel for all folds. Name it, as matern32.")
     for each in settings:
         each.estimator()  # refuses what is no method before the table is read
     marks = tuple(na or ())

@@ -62,7 +62,9 @@ def demo(
         until = table.cells["time"][len(table) // 2]
         selection = replace(selection, where=f'time < "{until}"', events=SERVICES)
     readings = selection.readings(table, services)
-    outcome = fit_into(out, selection, Settings(seed=seed, episodes=lasting), table, readings, Output(force))
+    outcome = fit_into(
+        out, selection, Settings(kernel="matern32", seed=seed, episodes=lasting), table, readings, Output(force)
+    )
     # What the command in the report does again.
     for name, each in ((TABLE, table), (SERVICES, services)):
         if each is not None:

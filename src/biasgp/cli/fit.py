@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 EXAMPLE = """Example:  biasgp fit readings.csv --target no_ppb --features time,temperature_c,humidity_pct
 
 Writes cleaned.csv, model.skops, report.html and summary.json into a folder named after the table, and
-cleaned.xlsx, .parquet, .feather or .nc where the table is of that form.
+cleaned.xlsx, .parquet, .feather or .nc where the table is of that form; with --fill 1h also filled.csv, the truth at
+every hour.
 
 Exit codes:  0 done, 1 the fit or the writing failed, 2 wrong use or a table that cannot be read, 130 interrupted."""
 PACKED = (".gz", ".xz", ".bz2", ".zip")
@@ -49,7 +50,10 @@ def fit(
     features: options.Features = None,
     method: options.Method = options.MethodName.sparse,
     response: options.Transform = options.Response.auto,
-    kernel: options.Kernel = options.KernelName.matern32,
+    kernel: options.Kernel = "auto",
+    noise: options.Noise = None,
+    noise_column: options.NoiseColumn = None,
+    fill: options.Fill = None,
     out: options.OutFolder = None,
     force: options.Force = False,
     flags: options.FlagsName = options.FlagNames.own,
@@ -95,14 +99,23 @@ def fit(
     verbose: options.Verbose = False,
 ) -> None:
     """Fit a table of readings, some of which lie."""
+    from biasgp.analysis.filling import check_fill, fill_step
     from biasgp.analysis.fitting import Selection, Settings
     from biasgp.analysis.flags import FlagScheme
+    from biasgp.analysis.noise import StatedNoise
     from biasgp.analysis.verdicts import with_verdicts
 
     began = time.perf_counter()
     table, *more = tables
     refuse_empty(target=target, features=features, where=where, flag_column=flag_column, encoding=encoding, by=by)
     refuse_empty(events=events, together=together, reference=reference, verdicts=verdicts)
+    refuse_empty(noise=noise, noise_column=noise_column, fill=fill)
+    if noise is not None and noise_column is not None:
+        raise WrongUseError("--noise states one noise for all readings, --noise-column one for each: choose one.")
+    if noise is not None:
+        StatedNoise.parse(noise)
+    if fill is not None:
+        fill_step(fill)
     if together is not None and by is not None:
         raise WrongUseError("--together fits all sensors at once, --by each of them alone: choose one.")
     if reference is not None and together is None:
@@ -119,10 +132,10 @@ def fit(
     missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
-    selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more))
-    selection = replace(selection, marks=marks, censored_column=censored_column)
-    limits = (max_rows, max_time, True if events is not None else episodes, reference)
-    settings = Settings(method.value, response.value, kernel.value, test_fraction, seed, *limits)
+    selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more), marks=marks)
+    selection = replace(selection, censored_column=censored_column, noise=noise, noise_column=noise_column)
+    limits = (max_rows, max_time, True if events is not None else episodes, reference, fill)
+    settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:
@@ -143,6 +156,8 @@ def fit(
         read = selection.table()
         readings = selection.readings(read, selection.events_table())
     settings = settings.settled(readings.features)
+    if fill is not None:
+        check_fill(readings, fill_step(fill))
     folder = out or Path(_folder_name(table, readings.target))
     if settings.knows_verdicts:
         readings = with_verdicts(readings, read, folder, selection.verdicts_table())
@@ -199,7 +214,8 @@ class Output:
 def fit_into(
     folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
-    """Fit, and write the four files."""
+    """Fit, and write the four files, and the filled series where that was asked for."""
+    from biasgp.analysis.filling import fill_step, filled
     from biasgp.analysis.fitting import fit
     from biasgp.analysis.flags import flags_of
     from biasgp.analysis.judging import examine
@@ -233,6 +249,8 @@ def fit_into(
             results = _results(table, outcome, flags)
             inert(results.frame).to_csv(stage / "cleaned.csv", index=False)
             results.write(stage, table)
+            if settings.fill is not None:
+                inert(filled(outcome, fill_step(settings.fill))).to_csv(stage / "filled.csv", index=False)
             if readings.judged is not None:
                 inert(readings.judged).to_csv(stage / KEPT, index=False)
             text = json.dumps(summary(outcome, flags), indent=1, ensure_ascii=False, allow_nan=False)
@@ -330,8 +348,9 @@ def _tell_flagged(outcome: Analysis) -> None:
     from biasgp.analysis.judging import NORMAL_95
     from biasgp.messages import printable
 
-    # Those of an episode have been told already, and would fill the table.
+    # Those of an episode or of a schedule have been told already, and would fill the table.
     inside = outcome.episode_columns()["episode"] != ""
+    inside[[row for schedule in outcome.schedules for row in schedule.rows]] = True
     rows, verdict = np.flatnonzero(outcome.flagged & ~inside), outcome.verdict
     if not len(rows):
         return
@@ -340,7 +359,7 @@ def _tell_flagged(outcome: Analysis) -> None:
     largest = largest[np.argsort(axis.values[largest], kind="stable")]
     unit = f" ({outcome.unit})" if outcome.unit else ""
     title = f"The {SHOWN} largest of {len(rows)} flagged readings" if len(rows) > SHOWN else "Flagged readings"
-    title += " outside episodes" if inside.any() else ""
+    title += " outside episodes and schedules" if outcome.schedules else " outside episodes" if inside.any() else ""
     table = RichTable(title=title, title_justify="left", title_style="bold")
     sensors = outcome.readings.sensors
     which = () if sensors is None else (sensors.column,)

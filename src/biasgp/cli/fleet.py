@@ -22,17 +22,9 @@ if TYPE_CHECKING:
     from biasgp.runner import Execution
 
 GROUPS, PLOTLY, SETTINGS, LOCK = "groups", "plotly.min.js", "fleet.json", ".fleet.lock"
-LATER = {
-    "episodes": False,
-    "events": None,
-    "verdicts": None,
-    "skip": None,
-    "units": None,
-    "sheet": None,
-    "more": (),
-    "marks": True,
-    "censored_column": None,
-}
+LATER = {"episodes": False, "more": (), "marks": True} | dict.fromkeys(
+    ["events", "verdicts", "skip", "units", "sheet", "censored_column", "noise", "noise_column", "fill"]
+)
 """Settings that came later than the first fleets, and what they are where they are off."""
 SHOWN = 10
 """Groups that are named in the terminal."""
@@ -43,6 +35,7 @@ def fit_fleet(
 ) -> None:
     """Fit every group into a folder of its own below `folder`, which a run that was stopped is resumed in."""
     import biasgp
+    from biasgp.analysis.filling import needed_time
     from biasgp.analysis.flags import FlagScheme
     from biasgp.data.columns import choose
     from biasgp.fleet import COLUMNS, EPISODES, FleetGroup, GroupWork, run_groups
@@ -61,6 +54,7 @@ def fit_fleet(
     if not groups:
         raise WrongUseError(f"Column {by!r} names no group: all its cells are empty.")
     rest = replace(table, cells=table.cells.drop(columns=[by]))  # what names the groups is no input
+    rest = selection.without_noise_column(rest)
     wanted = selection.feature_names(rest.columns)
     target, features, notes = choose(rest, selection.target, wanted, selection.flag_column)
     if table.column(target).kind in ("text", "empty"):
@@ -68,6 +62,9 @@ def fit_fleet(
     if selection.where:
         table.rows_where(selection.where)  # a condition that is wrong is wrong for every group
     settings = settings.settled(features)
+    settings.kernel_for(features)  # a kernel that is wrong is wrong for every group
+    if settings.fill is not None:
+        needed_time(features)
     services = _services(selection.events_table(), table, features, by, [group.name for group in groups])
     judged = _judged(selection.verdicts_table(), by, [group.name for group in groups])
     columns = [name for feature in features for name in feature.columns]

@@ -15,7 +15,6 @@ of_output = partial(typer.Option, rich_help_panel="Output")
 of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by")
 
 MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc"])
-KernelName = StrEnum("KernelName", ["exponential", "matern32", "matern52", "se"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
 FlagNames = StrEnum("FlagNames", ["own", "qartod", "cf"])
 LARGEST_SEED = 2**32 - 1
@@ -79,7 +78,35 @@ Units = Annotated[
 ]
 Sheet = Annotated[str | None, of_table(help="Sheet of an Excel workbook. Left out: the only one with rows.")]
 Method = Annotated[MethodName, of_model("--method", help="How outliers are modelled.")]
-Kernel = Annotated[KernelName, of_model("--kernel", help="Covariance of the truth, from rough to smooth.")]
+Kernel = Annotated[
+    str,
+    of_model(
+        "--kernel",
+        metavar="TEXT",
+        help="Covariance of the truth: auto, which is matern32, with a daily and a weekly cycle and a trend where the "
+        "readings bear them out; exponential, matern32, matern52 or se, from rough to smooth; or a sum or "
+        'product of kernels of columns, as in "matern32(time) + periodic(time, 1d) + linear(temperature_c)".',
+    ),
+]
+Noise = Annotated[
+    str | None,
+    of_model(
+        help='Noise of a reading that the data sheet states, one standard deviation: 0.2, or "2% + 0.1" of the reading '
+        "and a constant. What else there is, is learnt.",
+    ),
+]
+NoiseColumn = Annotated[
+    str | None,
+    of_model("--noise-column", metavar="COLUMN", help="The same for each reading, in a column of the table."),
+]
+Fill = Annotated[
+    str | None,
+    of_output(
+        metavar="STEP",
+        help="Write filled.csv too: the truth at regular times, as every 1h or 15min, with its uncertainty, over gaps "
+        "as well.",
+    ),
+]
 Transform = Annotated[Response, of_model("--response", help="Transform of the target; auto chooses.")]
 Episodes = Annotated[
     bool | None,

@@ -120,6 +120,13 @@ class Readings:
     """Of the target, as the table says or as its name does."""
     judged: pd.DataFrame | None = None
     """What somebody said of some of the rows: `row`, from 1, `verdict` (good or bad), and by whom, when and why."""
+    noise_variance: Array | None = None
+    """Of each row: what somebody stated of the reading's noise; None where nothing was."""
+
+    @property
+    def measured(self) -> Mask:
+        """Rows whose reading is no limit."""
+        return np.ones(len(self.y), dtype=bool) if self.censored is None else np.asarray(self.censored == 0.0)
 
     @property
     def verdict(self) -> Array | None:
@@ -134,6 +141,12 @@ class Readings:
     def rounding_variance(self) -> float:
         """Of the error of rounding to the resolution, r²/12; 0 where that does not count."""
         return 0.0 if self.resolution is None else self.resolution**2 / 12.0
+
+    @property
+    def known_variance(self) -> Array:
+        """Of each row: the noise that was stated, and that of rounding."""
+        stated = np.zeros(len(self.y)) if self.noise_variance is None else self.noise_variance
+        return np.asarray(stated + self.rounding_variance)
 
     @property
     def names(self) -> list[str]:
@@ -314,9 +327,6 @@ def read_readings(
         left_out.append((f"{name!r} is missing", int(absent.sum())))
         kept = kept & ~absent
     censored = _censored(table, target, limits)
-    if censored is not None:
-        left_out.append((f"{target!r} is a detection limit", int((kept & (censored != 0)).sum())))
-        kept = kept & (censored == 0)
     if sensors is not None:
         left_out.append((f"{together!r} is missing", int((kept & ~sensors.known).sum())))
         kept = kept & sensors.known
@@ -327,8 +337,9 @@ def read_readings(
     if flag_column is not None:
         flags, remark = _flags(table, flag_column)
         notes = (*notes, *remark)
-    _refuse_unusable(table, target, y[kept])
-    step = _coarse_step(y[kept], inputs[0][kept])
+    measured = kept if censored is None else kept & (censored == 0.0)
+    _refuse_unusable(table, target, y[measured])
+    step = _coarse_step(y[measured], inputs[0][measured])
     if step is not None:
         notes = (
             *notes,

@@ -23,6 +23,7 @@ from biasgp.estimators.going_on import KEPT, LastReadings
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
+    check_censored,
     check_choice,
     check_number,
     check_positive_integer,
@@ -95,6 +96,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     response: str = "identity"
     max_iter: int = 200
     _make_pool = staticmethod(_THREADS)
+    _knows_censored = False  # whether readings may be limits
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -156,7 +158,15 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """A context with the time limit and the progress messages of a fit."""
         return watching(None, False)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None = None, *, client: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_variance: ArrayLike | None = None,
+        *,
+        censored: ArrayLike | None = None,
+        client: Any = None,
+    ) -> Self:
         """Fit to readings y at the rows of X.
 
         Parameters
@@ -171,48 +181,68 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Readings, some of which may be outliers.
         noise_variance : array-like of shape (n_samples,), optional
             Known variance of each reading's error, in y's unit squared, added to the σ² that is learnt.
+        censored : array-like of shape (n_samples,), optional
+            For GaussianGP and SparseBiasGP: 0 where a reading was measured, −1 where it is known only to lie below y,
+            as below a detection limit, and +1 where above. Such a reading counts by the probability of that.
         client : dask.distributed.Client, optional
             Where the readings live during the fit, if nearest neighbours are used; the result is the same.
         """
-        with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
+        with self._prepared(X, y, noise_variance, censored, client) as (problem, response, watch):
             model = self._with_own_errors(self._fit_model(problem), problem)
         return self._concluded(model, response, watch.expired)
 
     @contextmanager
     def _prepared(
-        self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | None, client: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_variance: ArrayLike | None,
+        censored: ArrayLike | None,
+        client: Any = None,
     ) -> Iterator[tuple[Problem, ScaledResponse, Any]]:
         """The readings, checked and scaled; inside, a model may be fitted to them under the estimator's limits."""
         check_positive_integer("max_iter", self.max_iter)
         check_choice("response", self.response, RESPONSES)
         kernel = SquaredExponential(ard=True) if self.kernel is None else as_kernel(self.kernel)
         X_array, y_array, known = check_training(self, X, y, noise_variance)
+        side = self._censored = self._checked_censored(censored, len(y_array))
+        measured = np.ones(len(y_array), dtype=bool) if side is None else side == 0.0
         if self.category_columns_:
             labelled = {column.index for column in self.category_columns_}
             kernel = kernel.beside_categories(labelled, column_names(self), X_array.shape[1])
         times = {column.index for column in self.time_columns_}
         kernel = kernel.in_seconds([j in times for j in range(X_array.shape[1])], column_names(self))
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
-            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self))
+            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self), measured)
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
                 Finding("constant", text, ("right column",)).warn(stacklevel=4)
-            response = ScaledResponse(y_array, scaling)
+            response = ScaledResponse(y_array, scaling, side)
             if self.category_columns_:
                 self._refuse_nothing_shared(kernel.bind(X_array, column_names(self)), X_array)
-                told = self._tells_of_f(X_array, y_array)
+                told = self._tells_of_f(X_array, y_array) & measured
                 trial = ScaledResponse(y_array[told], scaling)
                 kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale)
+            problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale, censored=side)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
-            self._last: LastReadings | None = LastReadings.of(
-                bound, X_array, y_array, known, self._strategy(problem).exact
+            self._last: LastReadings | None = None
+            if side is None:  # a limit is no reading to go on from
+                self._last = LastReadings.of(bound, X_array, y_array, known, self._strategy(problem).exact)
+
+    def _checked_censored(self, censored: ArrayLike | None, n: int) -> Array | None:
+        """Which readings lie below or above y; refused by estimators that cannot use that."""
+        side = check_censored(censored, n)
+        if side is not None and not self._knows_censored:
+            raise ValueError(
+                f"{type(self).__name__} cannot use censored readings. Use SparseBiasGP or GaussianGP, or leave these "
+                "readings out."
             )
+        return side
 
     def _tells_of_f(self, X: Array, y: Array) -> Mask:
         """Readings by which kernels are compared before the fit."""

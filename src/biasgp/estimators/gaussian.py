@@ -19,7 +19,8 @@ class GaussianGP(LargeGP):
     ----------
     {inherited}
     log_marginal_likelihood_ : float
-        log p(y) at the fitted parameters.
+        log p(y) at the fitted parameters. Of censored readings it has the probability of lying beyond their limits: to
+        1e-9 where there are at most 4, by expectation propagation where there are more.
 
     Examples
     --------
@@ -28,6 +29,8 @@ class GaussianGP(LargeGP):
     >>> data = simulate("1d", 1)
     >>> mean, std = GaussianGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
     """
+
+    _knows_censored = True
 
     def _fit_model(self, problem: Problem) -> FitResult:
         return gaussian.fit(problem, self.max_iter, self._strategy(problem))

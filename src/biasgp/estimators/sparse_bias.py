@@ -27,6 +27,7 @@ from biasgp.estimators.validation import (
     column_names,
 )
 from biasgp.models import sparse
+from biasgp.models.censored import alternate
 from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
@@ -76,6 +77,8 @@ class SparseBiasGP(LargeGP):
         Other sets of episodes that explain the readings almost as well.
     verdict_ : ndarray of shape (n_samples,)
         What was said of each reading: good (0), bad (1), or nothing (NaN).
+    censored_ : ndarray of shape (n_samples,)
+        Which readings are known to lie below y (−1) or above it (+1), and which were measured (0).
     notes_ : tuple of Finding
         What a reader should know, and what by itself does not make the fit untrustworthy: faults that may be signal,
         heavy tails, neighbours that are flagged, noise or a length-scale on its lowest value, verdicts that the
@@ -112,6 +115,7 @@ class SparseBiasGP(LargeGP):
     length_scale_prior: str | None = "weak"
 
     _inverse_up_to = EXACT_UP_TO  # labels are searched for with it
+    _knows_censored = True
 
     def fit(
         self,
@@ -121,7 +125,8 @@ class SparseBiasGP(LargeGP):
         *,
         events: ArrayLike | None = None,
         verdict: ArrayLike | None = None,
-        client: Any = None,
+        censored: ArrayLike | None = None,
+        **client: Any,
     ) -> Self:
         """Fit to readings y at the rows of X, as GaussianGP.fit does.
 
@@ -129,6 +134,8 @@ class SparseBiasGP(LargeGP):
         ----------
         X, y, noise_variance, client
             As in GaussianGP.fit.
+        censored : array-like of shape (n_samples,), optional
+            As in GaussianGP.fit. A censored reading is never an outlier, and is in no episode.
         events : array-like, optional
             Values of the ordering column at which the sensor was cleaned, calibrated or moved: drifts end and levels
             jump there, and hardly anywhere else.
@@ -138,9 +145,9 @@ class SparseBiasGP(LargeGP):
             one another are in one episode together or in none. All other labels, the share of outliers and their slab
             follow from the verdicts too.
         """
-        with self._prepared(X, y, noise_variance, client) as (problem, response, watch):
+        with self._prepared(X, y, noise_variance, censored, **client) as (problem, response, watch):
             problem, serviced = self._told(problem, verdict), self._checked_events(events)
-            found = self._fit_model(problem, serviced)
+            found, problem = self._fit_to_all(problem, serviced)
             self._readings = Explainer(problem, _where_it_ended(found), response, serviced)
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, response, watch.expired)
@@ -169,7 +176,7 @@ class SparseBiasGP(LargeGP):
         True
         """
         known = self._known()
-        problem = replace(known.problem, verdict=check_verdict(verdict, len(known.problem)))
+        problem = replace(known.problem, verdict=self._checked_verdict(verdict, len(known.problem)))
         with self._watching() as watch, blas_threads_for(len(problem)):
             ordering = self._ordering(problem, known.events)
             rng, strategy = np.random.default_rng(self.random_state), self._strategy(problem)
@@ -204,6 +211,8 @@ class SparseBiasGP(LargeGP):
         n = len(known.problem)
         if isinstance(i, bool) or not isinstance(i, int | np.integer) or not -n <= i < n:
             raise ValueError(f"i must be the index of a reading, from 0 to {n - 1}, got {i!r}.")
+        if self._censored_of(n)[i]:
+            raise ValueError(f"Reading {int(i) % n} is censored: it is a limit, and never taken for an outlier.")
         with blas_threads_for(n):
             return known.explanation(int(i) % n, self, self._ordering(known.problem, known.events))
 
@@ -216,7 +225,10 @@ class SparseBiasGP(LargeGP):
         """
         known = self._known()
         with blas_threads_for(len(known.problem)):
-            return known.columns(self, self._ordering(known.problem, known.events))
+            columns = known.columns(self, self._ordering(known.problem, known.events))
+        for name in ("prior", "if_good", "if_bad", "log_odds"):  # a limit has none
+            columns[name] = np.where(self._censored_of(len(known.problem)), np.nan, columns[name])
+        return columns
 
     def _known(self) -> Explainer:
         """What refit and explanations need of the fit."""
@@ -228,8 +240,31 @@ class SparseBiasGP(LargeGP):
     def _told(self, problem: Problem, verdict: ArrayLike | None) -> Problem:
         """The readings with what is known beside them: verdicts, and the prior of the length-scales."""
         check_choice("length_scale_prior", self.length_scale_prior, ("weak", None))
-        problem = replace(problem, verdict=check_verdict(verdict, len(problem)))
+        problem = replace(problem, verdict=self._checked_verdict(verdict, len(problem)))
         return problem if self.length_scale_prior is None else problem.with_prior()
+
+    def _checked_verdict(self, verdict: ArrayLike | None, n: int) -> Array | None:
+        """What is known of each reading; a censored one is no outlier."""
+        said, censored = check_verdict(verdict, n), self._censored_of(n)
+        if not censored.any():
+            return said
+        if said is not None and (said[censored] == 1.0).any():
+            row = int(np.flatnonzero(censored & (said == 1.0))[0])
+            raise ValueError(f"verdict, row {row}: a censored reading cannot be bad. Leave the row out instead.")
+        return np.where(censored, 0.0, np.full(n, np.nan) if said is None else said)
+
+    def _censored_of(self, n: int) -> Mask:
+        """Which of the readings of the fit are only limits."""
+        side = getattr(self, "_censored", None)  # models of earlier versions have none
+        return np.zeros(n, dtype=bool) if side is None else side != 0.0
+
+    def _fit_to_all(self, problem: Problem, serviced: Array | None) -> tuple[sparse.SparseBiasFit, Problem]:
+        """The model, and the readings that it was fitted to: with pseudo-readings for those that are censored."""
+        if problem.censored is None:
+            return self._fit_model(problem, serviced), problem
+        strategy = self._strategy(problem)
+        found, pseudo, sites = alternate(problem, lambda each: self._fit_model(each, serviced), strategy)
+        return replace(found, log_evidence=found.log_evidence + sites.log_scale_before), pseudo
 
     def _fit_model(self, problem: Problem, serviced: Array | None = None) -> sparse.SparseBiasFit:
         rng, ordering = np.random.default_rng(self.random_state), self._ordering(problem, serviced)
@@ -282,7 +317,9 @@ class SparseBiasGP(LargeGP):
 
     def _unpack(self, model: sparse.SparseBiasFit, response: ScaledResponse) -> None:
         verdict = self._readings.problem.verdict
-        self.verdict_ = np.full(len(response.y), np.nan) if verdict is None else verdict.copy()
+        censored = self._censored_of(len(response.y))
+        self.verdict_ = np.full(len(response.y), np.nan) if verdict is None else np.where(censored, np.nan, verdict)
+        self.censored_ = np.zeros(len(response.y)) if response.censored is None else response.censored.copy()
         self.outlier_probability_ = model.probability
         self.outlier_mask_ = model.probability > 0.5
         self.bias_ = response.bias(model.bias)
@@ -293,7 +330,7 @@ class SparseBiasGP(LargeGP):
         self.trace_ = model.trace
         self.episodes_ = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
         self.alternatives_ = tuple(self._in_users_units(each, model) for each in model.alternatives)
-        self.notes_ = (*model.notes, *notes(self.episodes_, self.alternatives_))
+        self.notes_ = (*_on_limits(model.notes, censored), *notes(self.episodes_, self.alternatives_))
         self.doubt_ = model.doubt
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
@@ -329,6 +366,17 @@ class SparseBiasGP(LargeGP):
         mean, variance = self._latent(array, include_noise=True)
         joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
         return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))
+
+
+def _on_limits(found: tuple[Finding, ...], censored: Mask) -> Iterator[Finding]:
+    """The notes of a fit to which censored readings were good ones, in words that are true of limits."""
+    for note in found:
+        rows = tuple(row for row in note.rows if censored[row])
+        if note.code != "contradicted-verdict" or len(rows) < len(note.rows):
+            yield note
+        else:
+            text = "Readings that are said to lie beyond a limit contradict the others."
+            yield Finding("contradicted-limit", text, (), rows)
 
 
 def _where_it_ended(found: sparse.SparseBiasFit) -> sparse.SparseBiasFit:

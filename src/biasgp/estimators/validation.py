@@ -322,6 +322,25 @@ def check_values_of_verdict(verdict: Any, n: int) -> Array:
     return said
 
 
+def check_censored(censored: Any, n: int) -> Array | None:
+    """Of n readings: below their limit (−1), measured (0) or above it (+1); None where all were measured."""
+    if censored is None:
+        return None
+    said = _numbers(censored, "censored")
+    if said.shape != (n,):
+        raise ValueError(f"censored must have one value per reading, shape ({n},); got shape {said.shape}.")
+    wrong = np.flatnonzero(~np.isin(said, (-1.0, 0.0, 1.0)))
+    if len(wrong):
+        raise ValueError(
+            f"censored, row {wrong[0]}: {said[wrong[0]]:g} is none. It must be 0 (measured), −1 (the reading lies "
+            "below y) or 1 (above y)."
+        )
+    measured = int((said == 0.0).sum())
+    if measured < MIN_READINGS:
+        raise ValueError(f"censored leaves {measured} measured readings; a fit needs at least {MIN_READINGS}.")
+    return said if measured < n else None
+
+
 def check_events(events: Any, times: Sequence[TimeColumn], column: int) -> Array:
     """Values of the ordering column at which a sensor was serviced, in the numbers that its times are computed with."""
     of_column = [replace(time, index=0) for time in times if time.index == column]

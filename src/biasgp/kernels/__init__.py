@@ -2,6 +2,7 @@
 
 from biasgp.kernels.base import Column, Kernel, Product, Pullback, Sum, as_kernel
 from biasgp.kernels.category import Same
+from biasgp.kernels.language import parse
 from biasgp.kernels.linear import Constant, Linear
 from biasgp.kernels.periodic import Periodic
 from biasgp.kernels.sklearn_adapter import SklearnKernel
@@ -24,4 +25,5 @@ __all__ = [
     "Stationary",
     "Sum",
     "as_kernel",
+    "parse",
 ]

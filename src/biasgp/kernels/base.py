@@ -44,6 +44,15 @@ class Kernel(ABC):
         return self
 
     @property
+    def leaves(self) -> tuple[Kernel, ...]:
+        """The kernels that it is made of."""
+        return (self,)
+
+    def in_units(self, units: Sequence[float], names: Sequence[str] | None = None) -> Self:
+        """This kernel, with durations as seconds, for X whose columns have been divided by `units`."""
+        return self
+
+    @property
     def category_columns(self) -> tuple[Column, ...]:
         """Columns that hold labels: those that `Same` names."""
         return ()
@@ -153,6 +162,13 @@ class _Pair(Kernel):
 
     def in_seconds(self, times: Sequence[bool], names: Sequence[str] | None = None) -> Self:
         return replace(self, left=self.left.in_seconds(times, names), right=self.right.in_seconds(times, names))
+
+    @property
+    def leaves(self) -> tuple[Kernel, ...]:
+        return (*self.left.leaves, *self.right.leaves)
+
+    def in_units(self, units: Sequence[float], names: Sequence[str] | None = None) -> Self:
+        return replace(self, left=self.left.in_units(units, names), right=self.right.in_units(units, names))
 
     @property
     def category_columns(self) -> tuple[Column, ...]:

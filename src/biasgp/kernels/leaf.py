@@ -141,6 +141,29 @@ class Leaf(Kernel):
         seconds = {name: to_seconds(getattr(self, name)) for name in self._durations}
         return replace(self, times=tuple(times[column] for column in columns), **seconds)
 
+    def in_units(self, units: Sequence[float], names: Sequence[str] | None = None) -> Self:
+        own = self._units_of(units, names)
+        changed = {name: self._divided(name, own) for name in self._durations if getattr(self, name) is not None}
+        return replace(self, times=(), **changed)
+
+    def _units_of(self, units: Sequence[float], names: Sequence[str] | None) -> Array:
+        """Those of the columns that it sees."""
+        every = range(len(units))
+        columns = every if self.columns is None else [_resolve(c, len(units), names) for c in self.columns]
+        return np.array([units[column] for column in columns])
+
+    def _divided(self, name: str, units: Array) -> Any:
+        """A parameter in units of the columns."""
+        value = getattr(self, name)
+        if isinstance(value, tuple) and len(value) > 1:
+            return tuple((np.array(value) / units).tolist()) if len(value) == len(units) else value  # refused in bind
+        if np.ptp(units) > 0.0:
+            raise ValueError(
+                f"{type(self).__name__}: {name} is one number for columns of different units. Give one value per "
+                "column with ard=True, or one kernel per column."
+            )
+        return (value[0] / float(units[0]),) if isinstance(value, tuple) else value / float(units[0])
+
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         if any(is_duration(getattr(self, name)) for name in self._durations):
             self.in_seconds([False] * X.shape[1], names)  # which refuses them

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -58,6 +59,14 @@ class Linear(Leaf):
         middle = np.where(np.ptp(columns, axis=0) > 0.0, columns.mean(axis=0), columns[0])
         center = middle if self.center is None else np.broadcast_to(self.center, spread.shape)
         return {"variance": variance, "center": tuple(center.tolist())}
+
+    def in_units(self, units: Sequence[float], names: Sequence[str] | None = None) -> Self:
+        own, given = self._units_of(units, names), {}
+        if self.variance is not None:
+            given["variance"] = self._divided("variance", own**-2.0)
+        if self.center is not None:
+            given["center"] = tuple((np.broadcast_to(self.center, own.shape) / own).tolist())
+        return replace(self, times=(), **given)
 
     def _limits(self, name: str, columns: Array, response_variance: float) -> tuple[Array, Array]:
         low, high = super()._limits(name, columns, response_variance)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Covariance, Engine
+from biasgp.models.censored import EXACT_UP_TO, alternate, log_likelihood
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
 
@@ -26,7 +29,9 @@ class Likelihood:
 
 
 def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResult:
-    """Maximum likelihood for (θ, σ²)."""
+    """Maximum likelihood for (θ, σ²); by EP's likelihood, where readings are censored."""
+    if problem.censored is not None:
+        return _censored_fit(problem, max_iter, strategy)
     bounds = covariance_bounds(problem)
     few = problem[strategy.first_rows(problem)]
     found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))
@@ -37,3 +42,13 @@ def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResul
         posterior=Likelihood(engine, problem).covariance(report.x).posterior(problem.y),
         report=report,
     )
+
+
+def _censored_fit(problem: Problem, max_iter: int, strategy: Strategy) -> FitResult:
+    """The value that is reported is exact where few readings are censored."""
+    model, _, settled = alternate(problem, lambda each: fit(each, max_iter, strategy), strategy)
+    value = model.report.value - settled.log_scale_before
+    if problem.is_censored.sum() <= EXACT_UP_TO:
+        exact = log_likelihood(problem, model.kernel, model.noise_variance, strategy)
+        value = value if np.isnan(exact) else -exact
+    return replace(model, report=replace(model.report, value=value))

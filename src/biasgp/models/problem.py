@@ -49,6 +49,8 @@ class Problem:
     column per bias that several readings share, scaled by its prior standard deviation: the outer products of the
     columns are part of the covariance of y. `prior` is that of the kernel's parameters, for models that use it.
     `verdict` says of each reading what somebody knows of it: that it is good (0) or bad (1), or nothing (NaN).
+    `censored` says which readings were measured (0), and of which it is known only that they lie below y (−1) or above
+    it (+1); None where all were.
     """
 
     X: Array
@@ -59,6 +61,7 @@ class Problem:
     shared: Array | None = None
     prior: LengthScalePrior | None = None
     verdict: Array | None = None
+    censored: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -67,8 +70,14 @@ class Problem:
         """Some of the readings."""
         shared = None if self.shared is None else self.shared[rows]
         verdict = None if self.verdict is None else self.verdict[rows]
+        censored = None if self.censored is None else self.censored[rows]
         X, y, known = self.X[rows], self.y[rows], self.known[rows]
-        return replace(self, X=X, y=y, known=known, shared=shared, verdict=verdict)
+        return replace(self, X=X, y=y, known=known, shared=shared, verdict=verdict, censored=censored)
+
+    @property
+    def is_censored(self) -> Mask:
+        """Which readings are only limits."""
+        return np.zeros(len(self), dtype=bool) if self.censored is None else np.asarray(self.censored != 0.0)
 
     def held(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Labels (0: no bias) as the verdicts want them; a bad reading without a group is put into the first."""

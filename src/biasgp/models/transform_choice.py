@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.inputs import neighbouring_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse
@@ -26,21 +26,25 @@ PRICE_OF_FLAGS = 0.3
 density, for all of them."""
 
 
-def choose_transform(response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None) -> Transform:
+def choose_transform(
+    response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, measured: Mask | None = None
+) -> Transform:
     """The chosen transform, fitted to y; "auto" takes the one under which the others predict a reading best, and
     none where there are too few readings to tell.
 
     The judge is the sparse bias model, whose density of a reading admits outliers: a skewed noise and a share of
-    one-sided outliers look alike to any that does not.
+    one-sided outliers look alike to any that does not. It judges by readings that were measured.
     """
-    if response == "identity" or is_constant(y) or (response == "auto" and len(y) < MIN_ROWS):
+    measured = np.ones(len(y), dtype=bool) if measured is None else measured
+    if response == "identity" or is_constant(y) or (response == "auto" and measured.sum() < MIN_ROWS):
         return Identity()
     if response == "log":
         return Log.of(y)
     if response == "yeo-johnson":
         return YeoJohnson.of(y)
-    rows = neighbouring_rows(X, y, min(len(y), MAX_ROWS))
     candidates: list[Transform] = [Identity(), Log.of(y), YeoJohnson.of(y)]
+    X, y = X[measured], y[measured]
+    rows = neighbouring_rows(X, y, min(len(y), MAX_ROWS))
     scores = [_score(X[rows], y[rows], kernel, names, transform) for transform in candidates]
     scores[0] += MIN_GAIN
     return candidates[int(np.argmax(scores))]

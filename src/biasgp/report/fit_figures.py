@@ -61,11 +61,12 @@ def figures(record: FitRecord, drawn: NDArray[np.intp]) -> dict[str, Figure]:
 def _readings_figure(record: FitRecord, points: Points, x: Array) -> Figure:
     """Readings, mean and band above; biases of the flagged below; one axis for both."""
     clean, out, held = ~points.flagged & ~points.held_out, points.flagged, points.held_out & ~points.flagged
+    curve_x, mean, low, high = _with_gaps(record, points, x)
     traces = [
-        *_band(x, points.low, points.high),
+        *_band(curve_x, low, high),
         *_clean_dots(x, points, clean),
         _dots(x, points, held, "held out", {"color": GREEN, "size": 6, "symbol": "diamond-open"}),
-        _line(x, points.mean, "estimated truth", line={"color": BLUE, "width": 1.6}, hoverinfo="skip"),
+        _line(curve_x, mean, "estimated truth", line={"color": BLUE, "width": 1.6}, hoverinfo="skip"),
         _dots(x, points, out, "flagged", {"color": ORANGE, "size": 8, "symbol": "x"}),
         _stems(x, points, out),
     ]
@@ -81,6 +82,18 @@ def _readings_figure(record: FitRecord, points: Points, x: Array) -> Figure:
         shapes=_shades(record.episodes or ()),
     )
     return {"data": [trace for trace in traces if len(trace["x"])], "layout": layout, "all": everything, "curve": curve}
+
+
+def _with_gaps(record: FitRecord, points: Points, x: Array) -> tuple[Array, Array, Array, Array]:
+    """The curve and its band at the readings that are drawn and over the gaps between readings."""
+    at_readings = (x, points.mean, points.low, points.high)
+    gaps = record.gaps
+    if gaps is None:
+        return at_readings
+    over = (gaps.x, gaps.mean, gaps.low, gaps.high)
+    joined = [np.concatenate(pair) for pair in zip(at_readings, over, strict=True)]
+    order = np.argsort(joined[0], kind="stable")
+    return joined[0][order], joined[1][order], joined[2][order], joined[3][order]
 
 
 def _shades(episodes: Sequence[EpisodeRecord]) -> list[Figure]:

@@ -17,6 +17,9 @@ MAX_TABLE_ROWS = 1000
 def fit_page(record: FitRecord, plotly: str = "") -> str:
     """The whole page. `plotly` is where its script lies, relative to the page; left out, it is in the page."""
     flagged = np.flatnonzero(record.points.flagged)
+    n_flagged = len(flagged)
+    if record.scheduled is not None:
+        flagged = flagged[~record.scheduled[flagged]]
     flagged = flagged[np.argsort(record.axis.values[flagged], kind="stable")]
     drawn = record.thinned(MAX_POINTS)
     unit = record.in_unit
@@ -31,7 +34,8 @@ def fit_page(record: FitRecord, plotly: str = "") -> str:
         figures=figures(record, drawn),
         drawn=len(drawn),
         total=len(record.points.y),
-        n_flagged=len(flagged),
+        n_flagged=n_flagged,
+        n_scheduled=n_flagged - len(flagged),
         heads=[
             record.axis.label,
             *which,

@@ -11,6 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from biasgp._typing import Array
+from biasgp.analysis.filling import GAP
 from biasgp.analysis.judging import NORMAL_95
 from biasgp.data import SCENARIOS
 from biasgp.report.pages import visible
@@ -250,6 +252,13 @@ def _campaign_figure(readings: dict[str, dict[str, Any]]) -> _Picture:
     )
 
 
+def _broken(time: Array, mean: Array, std: Array) -> tuple[Array, Array, Array]:
+    """A curve over time that breaks off at gaps: its inputs there are unknown, and no line must join both sides."""
+    steps = np.diff(time)
+    wide = np.flatnonzero(steps > GAP * np.median(steps)) + 1 if len(steps) else np.empty(0, dtype=np.intp)
+    return np.insert(time, wide, time[wide]), np.insert(mean, wide, np.nan), np.insert(std, wide, np.nan)
+
+
 def _sensor_fits_figure(
     number: int, response: str, share: float, readings: dict[str, Any], fits: dict[str, dict[str, Any]]
 ) -> _Picture:
@@ -268,8 +277,9 @@ def _sensor_fits_figure(
         mean, std = np.array(fit["mean"]), np.array(fit["std"])
         axis.plot(time[good], y[good], ".", color=GREY, ms=2, rasterized=True)
         axis.plot(time[replaced], trained[replaced], "x", color=RED, ms=3, rasterized=True)
-        axis.fill_between(time, mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=look[name][0], alpha=0.3, lw=0)
-        axis.plot(time, mean, color=look[name][0], lw=0.8)
+        x, mean, std = _broken(time, mean, std)
+        axis.fill_between(x, mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=look[name][0], alpha=0.3, lw=0)
+        axis.plot(x, mean, color=look[name][0], lw=0.8)
         axis.set_ylabel(_label(name), fontsize=9)
     axes[0].set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes[-1].set_xlabel("days since the start")
