@@ -295,12 +295,17 @@ def remarks(outcome: Analysis) -> list[str]:
             f"The stated noise of a reading is {stated} (median); the noise that is learnt comes on top of it."
         )
     limits = int((readings.kept & ~readings.measured).sum())
-    if limits:
+    if limits and outcome.settings.knows_censored:
         lines.append(
             f"Of {limits:,} of them only a limit is known, below or above which they lie: they count by the "
             "probability of that, and are never flagged."
         )
-    if len(fitted.fit_rows) + len(fitted.test_rows) < used:
+    elif limits:
+        lines.append(
+            f"{limits:,} of them are limits, below or above which they lie, which --method {outcome.settings.method} "
+            "cannot use: take sparse or gp."
+        )
+    if len(fitted.fit_rows) + len(fitted.test_rows) + (0 if outcome.settings.knows_censored else limits) < used:
         lines.append(
             f"The model was fitted to {len(fitted.fit_rows):,} rows, evenly spread over {readings.names[0]!r}; "
             "all rows were then predicted and judged by it."
