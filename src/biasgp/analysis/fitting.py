@@ -48,7 +48,8 @@ class Selection:
 
     source: str
     target: str | None = None
-    features: str | None = None
+    features: str | tuple[str, ...] | None = None
+    """Names, or text with commas between them."""
     na: tuple[str, ...] = ()
     where: str | None = None
     sep: str | None = None
@@ -89,8 +90,8 @@ class Selection:
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
         text = self.features
-        if text is None:
-            return None
+        if text is None or isinstance(text, tuple):
+            return None if text is None else list(text)
         return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -222,11 +223,15 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
     return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
 
-def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
-    """Fit; a failure is one line."""
-    estimator = _with_sensors(settings.estimator(), readings, settings)
+def fit(readings: Readings, settings: Settings, split: Split, known: BaseGP | None = None) -> Fitted:
+    """Fit; a failure is one line.
+
+    `known` is a model of the same rows by the same settings, which is fitted again with these verdicts, from what it
+    knows: it is changed, and becomes that of the result.
+    """
+    estimator: Any = known or _with_sensors(settings.estimator(), readings, settings)
     more = {}
-    if settings.episodes:
+    if settings.episodes and known is None:
         estimator.set_params(order=needed_order(readings.features))
         more["events"] = readings.events
     if readings.verdict is not None:
@@ -235,7 +240,10 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
+            if known is None:
+                estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
+            else:
+                estimator.refit(more.get("verdict"))
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             if str(error).startswith("verdict "):
                 raise WrongUseError(f"--verdicts: {error}") from error

@@ -68,6 +68,20 @@ def read_cells(
     return frame.drop(columns=hollow), frozenset(nameless) - set(hollow)
 
 
+def text_form(head: bytes, sep: str | None, encoding: str | None) -> tuple[str | None, str | None]:
+    """Encoding and separator of a table of text by its first bytes, where they are not given; none of other files."""
+    if head.startswith((b"PAR1", *(magic for magic, _ in _FOREIGN))):
+        return None, None
+    codec = encoding or next((codec for bom, codec in _BOMS if head.startswith(bom)), "utf-8")
+    try:
+        lines = _lines(head.decode(codec, errors="replace").lstrip("\ufeff"))
+        if sep is None and re.fullmatch(r"sep=.", lines[0], re.IGNORECASE):
+            return codec, lines[0][-1]
+        return codec, separator(lines, sep)
+    except (LookupError, TableError):
+        return None, None
+
+
 def refuse_duplicates(names: Sequence[str], table: str) -> None:
     """Refuse a table in which a name stands for two columns."""
     duplicated = pd.Index(names, dtype=object).duplicated()

@@ -1,0 +1,65 @@
+"""What can be taken away: results of the current fit, the verdicts, and the command that does the same."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pandas as pd
+
+from biasgp.analysis.verdicts import KEPT, with_verdicts
+from biasgp.app.project import Fit, MissingError, Project
+from biasgp.app.worker import verdict_frame
+from biasgp.data.table import Table
+from biasgp.report.files import inert
+
+RESULTS = ("cleaned.csv", "report.html", "model.skops", "summary.json")
+
+
+def current_fit(project: Project) -> Fit:
+    """The current fit, or a word that there is none."""
+    fit = project.current()
+    if fit is None:
+        raise MissingError("There is no fit yet. Fit first.")
+    return fit
+
+
+def result_file(project: Project, name: str, sensor: str | None) -> Path:
+    """A file of the current fit, of a sensor where there are several."""
+    if name not in RESULTS:
+        raise MissingError("There is no such file.")
+    path = current_fit(project).place(sensor) / name
+    if not path.is_file():
+        raise MissingError(f"{name} is gone from this fit. Fit again.")
+    return path
+
+
+def verdicts_csv(project: Project) -> str:
+    """All verdicts as they are now, for `biasgp fit --verdicts`; with the column that names the sensor, if any."""
+    loaded, judgements = project.readable(), project.judgements()
+    parts = []
+    for sensor in loaded.groups or [""]:
+        table, readings, rows = loaded.part(sensor)
+        said = verdict_frame(judgements, rows)
+        if not len(said):
+            continue
+        found = with_verdicts(readings, table, project.folder / "nothing", Table(KEPT, said.astype(str))).judged
+        assert found is not None
+        if sensor:
+            found.insert(0, str(loaded.options.by), sensor)
+        parts.append(found)
+    if not parts:
+        return "row,verdict,who,when,why\n"
+    return str(inert(pd.concat(parts, ignore_index=True)).to_csv(index=False))
+
+
+def command_text(project: Project) -> str:
+    """The command line that makes the current fit again, with the files that it needs beside it."""
+    fit = current_fit(project)
+    said = json.loads((fit.place(None) / "summary.json").read_text(encoding="utf-8"))["command"]
+    if fit.about["options"]["by"] is not None:
+        said += " " + shlex.join(["--by", fit.about["options"]["by"]])
+        if len(project.judgements().rows) and "--verdicts" not in said:
+            said += f" --verdicts {KEPT}"
+    return f"{said}\n"
