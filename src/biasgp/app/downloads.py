@@ -40,10 +40,10 @@ def verdicts_csv(project: Project) -> str:
     loaded, judgements = project.readable(), project.judgements()
     parts = []
     for sensor in loaded.groups or [""]:
-        table, readings, rows = loaded.part(sensor)
-        said = verdict_frame(judgements, rows)
+        said = verdict_frame(judgements, loaded.groups[sensor].rows if sensor else None)
         if not len(said):
             continue
+        table, readings, _ = loaded.part(sensor)
         found = with_verdicts(readings, table, project.folder / "nothing", Table(KEPT, said.astype(str))).judged
         assert found is not None
         if sensor:

@@ -103,7 +103,7 @@ class Job:
             self._finished()
         with self._lock:
             self._ended = time.monotonic()
-            if self._state == "cancelled":
+            if self._state == "cancelled" and not finished:
                 return
             self._state = "done" if finished else "failed"
             if not finished and not self._error:

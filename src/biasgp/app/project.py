@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from biasgp import staging
 from biasgp.analysis.view import FitView
+from biasgp.app.explaining import Explainers
 from biasgp.app.journal import MARK, REDO, UNDO, History, Journal, Judgements, ranges
 from biasgp.app.loaded import Loaded, Rows
 from biasgp.app.options import Options
@@ -98,6 +96,8 @@ class Project:
         self._fits: list[Fit] | None = None
         self._views: OrderedDict[tuple[str, str], FitView] = OrderedDict()
         self._judged: tuple[Any, Judgements] | None = None
+        self.explainers = Explainers()
+        self.understood: tuple[Loaded, dict[str, Any] | None] | None = None
         staging.sweep(folder / FITS)
 
     # The table and its options.
@@ -269,10 +269,10 @@ class Project:
             self._views.move_to_end(key)
             return self._views[key]
 
-    @cached_property
-    def models(self) -> OrderedDict[Path, Any]:
-        """Models that were loaded to ask them for more."""
-        return OrderedDict()
+    def model_file(self, sensor: str | None) -> Path | None:
+        """The model of the current fit of a sensor, where there is one."""
+        fit = self.current()
+        return None if fit is None else fit.place(sensor) / "model.skops"
 
 
 def default_folder(table: Path | None) -> Path:
@@ -360,8 +360,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # no such user, in a container
         return ""
-
-
-def as_rows(values: Any) -> Rows:
-    """Rows as an array."""
-    return np.asarray(values, dtype=np.intp)

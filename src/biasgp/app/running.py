@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import uvicorn
 
 from biasgp.app.project import Project, alone, announced
 from biasgp.app.server import HOST, Desk, listening, make_app, new_token
+from biasgp.messages import WrongUseError
+
+
+class _Server(uvicorn.Server):
+    """One that Ctrl-C and SIGTERM end as they should end a server: with nothing to complain about."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def serve(folder: Path, table: Path | None, port: int, ready: Callable[[str], None]) -> None:
     """Serve a project until it is asked to end; `ready` is called with the address, which holds the token."""
-    import uvicorn
-
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise WrongUseError(
+            f"The project {str(folder)!r} cannot be made ({reason}). Choose another --project."
+        ) from error
     with alone(folder):
         project = Project(folder)
         if table is not None:
@@ -32,7 +59,7 @@ def serve(folder: Path, table: Path | None, port: int, ready: Callable[[str], No
             proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
-        server = uvicorn.Server(config)
+        server = _Server(config)
         with place, announced(folder, url):
             ready(url)
             try:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from biasgp.app.loaded import Loaded
+from biasgp.app.options import on_page
 from biasgp.data.columns import Feature, unit_of
 from biasgp.data.csv_text import text_form
 from biasgp.data.numbers import WORDS
@@ -52,7 +53,7 @@ def understood(loaded: Loaded) -> dict[str, Any] | None:
         "times": _times(loaded),
         "rows_used": int(readings.kept.sum()),
         "left_out": [{"why": why, "rows": rows} for why, rows in readings.left_out],
-        "notes": list(readings.notes),
+        "notes": [on_page(note) for note in readings.notes],
     }
 
 

@@ -12,19 +12,16 @@ from biasgp._typing import Array
 from biasgp.analysis.view import FitView, changes
 from biasgp.app.journal import BAD, GOOD, OPEN, WORDS
 from biasgp.app.loaded import Loaded, Rows
-from biasgp.app.options import CHOICES
+from biasgp.app.options import CHOICES, on_page
 from biasgp.app.project import Fit, MissingError, Project
 from biasgp.app.understanding import understood
 from biasgp.estimators.explaining import NONE, ReadingExplanation
 from biasgp.messages import quantity
-from biasgp.persistence import load_model
 
 MAX_POINTS = 4000
 """Points that are drawn: more make a page slow and show no more."""
 MAX_CHANGES = 500
 """Labels of a list of changes."""
-KEPT_MODELS = 2
-"""Models in memory: those of exact fits hold a matrix."""
 SAID = {code: "" if word == "open" else word for word, code in WORDS.items()}
 DIGITS, X_DIGITS = 6, 15
 
@@ -44,7 +41,7 @@ def project_view(project: Project, job: dict[str, Any] | None) -> dict[str, Any]
             "columns": columns,
             "sha256": project.sha256,
         },
-        "understood": None if loaded is None else understood(loaded),
+        "understood": None if loaded is None else _understood(project, loaded),
         "problem": None if loaded is None else loaded.problem or None,
         "options": project.options.plain(),
         "choices": {**{name: list(values) for name, values in CHOICES.items()}, "columns": columns},
@@ -54,6 +51,13 @@ def project_view(project: Project, job: dict[str, Any] | None) -> dict[str, Any]
         "job": job,
         "verdicts": verdicts_view(project),
     }
+
+
+def _understood(project: Project, loaded: Loaded) -> dict[str, Any] | None:
+    """Found out once for each way in which the table is read."""
+    if project.understood is None or project.understood[0] is not loaded:
+        project.understood = loaded, understood(loaded)
+    return project.understood[1]
 
 
 def verdicts_view(project: Project) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def _fit_view(fit: Fit) -> dict[str, Any]:
         "flagged": sum(part["flagged"] for part in parts),
         "episodes": sum(part["episodes"] for part in parts),
         "trustworthy": all(part["trustworthy"] for part in parts),
-        "doubts": [part["message"] for part in parts if part["message"]],
+        "doubts": [on_page(part["message"]) for part in parts if part["message"]],
         "sensors": len(fit.about["parts"]) if fit.about["options"]["by"] is not None else 0,
     }
 
@@ -89,7 +93,11 @@ def plot_view(project: Project, sensor: str | None, start: float, stop: float) -
     """Readings, truth and band over a range of the axis, thinned to what can be drawn."""
     loaded = project.readable()
     assert loaded.readings is not None
-    view, fitted = view_of(project, loaded, sensor)
+    sensor = _chosen(project, loaded, sensor)
+    view, fitted = _view_of(project, loaded, sensor)
+    path = project.model_file(sensor) if fitted else None
+    if path is not None:
+        project.explainers.prepare(path)  # whoever sees the plot will ask why soon
     columns, codes = view.columns, project.judgements().codes[view.columns["row"]]
     x = columns["x"]
     inside = np.flatnonzero((x >= start) & (x <= stop))
@@ -110,19 +118,16 @@ def plot_view(project: Project, sensor: str | None, start: float, stop: float) -
         "verdict": [SAID[code] for code in codes[drawn].tolist()],
         "flagged": columns["flagged"][drawn].tolist(),
         "episodes": [each for each in view.about["episodes"] if each["stop"] >= start and each["start"] <= stop],
-        "doubts": view.about["doubts"],
-        "notes": view.about["notes"],
+        "doubts": [on_page(text) for text in view.about["doubts"]],
+        "notes": [on_page(text) for text in view.about["notes"]],
         "total": len(inside),
         "drawn": len(drawn),
     }
 
 
-def view_of(project: Project, loaded: Loaded, sensor: str | None) -> tuple[FitView, bool]:
+def _view_of(project: Project, loaded: Loaded, sensor: str | None) -> tuple[FitView, bool]:
     """What the current fit says of a sensor, and whether there is one; without, the readings alone."""
-    if loaded.groups and sensor is None:
-        sensor = next(iter(sensor_names(project, loaded)))
-    if sensor is not None and sensor not in loaded.groups:
-        raise MissingError("There is no such sensor in this table.")
+    sensor = _chosen(project, loaded, sensor)
     fit = project.current()
     if fit is not None:
         try:
@@ -130,10 +135,17 @@ def view_of(project: Project, loaded: Loaded, sensor: str | None) -> tuple[FitVi
         except MissingError:
             if sensor is None:
                 raise
-    return readings_view(loaded, sensor), False
+    return _readings_view(loaded, sensor), False
 
 
-def sensor_names(project: Project, loaded: Loaded) -> list[str]:
+def _chosen(project: Project, loaded: Loaded, sensor: str | None) -> str | None:
+    """The sensor that is meant: the worst, where there are several and none is named."""
+    if sensor is not None and sensor not in loaded.groups:
+        raise MissingError("There is no such sensor in this table.")
+    return _sensor_names(project, loaded)[0] if loaded.groups and sensor is None else sensor
+
+
+def _sensor_names(project: Project, loaded: Loaded) -> list[str]:
     """Sensors, the worst of the current fit first."""
     fit = project.current()
     if fit is None:
@@ -148,7 +160,7 @@ def _badness(part: dict[str, Any]) -> tuple[Any, ...]:
     return part["status"] == "ok", part["trustworthy"], -(part["doubt"] + share), part["name"]
 
 
-def readings_view(loaded: Loaded, sensor: str | None) -> FitView:
+def _readings_view(loaded: Loaded, sensor: str | None) -> FitView:
     """The readings alone, before there is a fit."""
     readings, axis = loaded.readings, loaded.axis
     assert readings is not None
@@ -169,7 +181,7 @@ def readings_view(loaded: Loaded, sensor: str | None) -> FitView:
 
 def queue_view(project: Project, sensor: str | None, most: int) -> list[dict[str, Any]]:
     """Readings worth a look, the first first."""
-    view, fitted = view_of(project, project.readable(), sensor)
+    view, fitted = _view_of(project, project.readable(), sensor)
     if not fitted:
         return []
     judged = project.judgements().codes[view.columns["row"]] != OPEN
@@ -206,7 +218,7 @@ def explain_view(project: Project, row: int) -> dict[str, Any]:
     sensor = loaded.sensor_of[row] if loaded.groups else None
     if loaded.groups and sensor is None:
         raise MissingError(f"Row {row + 1} names no sensor.")
-    view, fitted = view_of(project, loaded, sensor)
+    view, fitted = _view_of(project, loaded, sensor)
     place = int(view.places(np.array([row]))[0])
     if not fitted or place < 0:
         raise MissingError("There is no fit that says anything of this reading. Fit first.")
@@ -273,26 +285,15 @@ def _sentences(text: str) -> list[str]:
 
 def _witnesses(project: Project, sensor: str | None, view: FitView, place: int) -> Sequence[tuple[int, float]]:
     """Readings that matter to the odds of another, by their places in the view, and the odds without each."""
-    fit = project.current()
-    assert fit is not None
-    model = _model(project, fit, sensor)
-    found = model.explain(int(view.columns["index"][place])).witnesses
-    by_index = np.full(int(view.columns["index"].max()) + 1, -1)
-    fitted = np.flatnonzero(view.columns["index"] >= 0)
-    by_index[view.columns["index"][fitted]] = fitted
-    return [(int(by_index[row]), without) for row, without in found]
-
-
-def _model(project: Project, fit: Fit, sensor: str | None) -> Any:
-    path = fit.place(sensor) / "model.skops"
-    with project.lock:
-        models = project.models
-        if path not in models:
-            models[path] = load_model(path)
-            while len(models) > KEPT_MODELS:
-                models.popitem(last=False)
-        models.move_to_end(path)
-        return models[path]
+    path = project.model_file(sensor)
+    index = view.columns["index"]
+    why = None if path is None else project.explainers.explain(path, int(index[place]))
+    if why is None:
+        return []
+    by_index = np.full(int(index.max()) + 1, -1)
+    fitted = np.flatnonzero(index >= 0)
+    by_index[index[fitted]] = fitted
+    return [(int(by_index[row]), without) for row, without in why.witnesses]
 
 
 def _neighbour(view: FitView, why: ReadingExplanation, place: int, without: float) -> dict[str, Any]:
@@ -318,15 +319,16 @@ def changes_view(project: Project, sensor: str | None) -> dict[str, Any]:
     fits = project.comparable()
     if len(fits) < 2:
         raise MissingError("There is one fit or none. Fit again to see what changes.")
-    views = [
-        project.view(fit, sensor or (sensor_names(project, loaded)[0] if loaded.groups else None)) for fit in fits[-2:]
-    ]
+    sensor = _chosen(project, loaded, sensor)
+    views = [project.view(fit, sensor) for fit in fits[-2:]]
     found, now = changes(*views), views[1]
     unit, labels = now.about["unit"], found["labels"]
     where = None if found["where"] is None else now.when(np.array([found["where"]]))[0]
     whens = now.when(np.array([each["place"] for each in labels[:MAX_CHANGES]], dtype=np.intp))
     words = [
-        f"{len(labels):,} readings have another label." if labels else "No reading has another label.",
+        f"{len(labels):,} reading{'s have' if len(labels) > 1 else ' has'} another label."
+        if labels
+        else "No reading has another label.",
         f"The truth moved by at most {quantity(found['largest'], unit)}" + (f", at {where}." if where else "."),
     ]
     return {
@@ -353,7 +355,7 @@ def sensors_view(project: Project) -> list[dict[str, Any]]:
     fit = project.current()
     known = {} if fit is None else {part["name"]: part for part in fit.about["parts"]}
     found = []
-    for name in sensor_names(project, loaded) if loaded.groups else []:
+    for name in _sensor_names(project, loaded) if loaded.groups else []:
         part = known.get(name)
         readings = int(loaded.inside(name).sum()) if part is None else part["readings"]
         found.append(
@@ -365,7 +367,7 @@ def sensors_view(project: Project) -> list[dict[str, Any]]:
                 "trustworthy": None if part is None else part["trustworthy"],
                 "doubt": None if part is None else part["doubt"],
                 "fitted": part is not None and part["status"] == "ok",
-                "words": "not fitted yet" if part is None else part["message"],
+                "words": "not fitted yet" if part is None else on_page(part["message"]),
             }
         )
     return found

@@ -130,11 +130,11 @@ class _Work:
         selection = replace(selection, source=self.loaded.path.name)
         split = settings.split(readings)
         with watch.Watch(ledger=watch.Ledger(self.reporter.hear)):
-            known = self._known(sensor, readings, split.fit)
+            known = self._known(sensor, split.fit)
             self.reporter.say("fitting again, from what is known" if known else "fitting")
             return analyse(selection, settings, table.name, readings, split, known)
 
-    def _known(self, sensor: str, readings: Readings, fit_rows: Rows) -> BaseGP | None:
+    def _known(self, sensor: str, fit_rows: Rows) -> BaseGP | None:
         """The model of the fit before, where a refit can begin with it: same table, options and rows."""
         if self.before is None or self.before.about["options"] != self.loaded.options.plain():
             return None
@@ -142,8 +142,7 @@ class _Work:
             model: Any = load_model(self.before.place(sensor or None) / "model.skops")
         except (ModelFileError, OSError, LookupError):
             return None
-        y = readings.y[fit_rows]
-        same = hasattr(model, "refit") and np.array_equal(getattr(model, "verdict_", np.empty(0)).shape, y.shape)
+        same = hasattr(model, "refit") and len(getattr(model, "verdict_", ())) == len(fit_rows)
         return model if same else None
 
 
