@@ -10,14 +10,15 @@ import pandas as pd
 
 from biasgp.analysis.verdicts import KEPT, with_verdicts
 from biasgp.app.project import Fit, MissingError, Project
-from biasgp.app.worker import verdict_frame
+from biasgp.app.worker import PLOTLY_BESIDE, verdict_frame
 from biasgp.data.table import Table
 from biasgp.report.files import inert
+from biasgp.report.pages import standalone
 
 RESULTS = ("cleaned.csv", "report.html", "model.skops", "summary.json")
 
 
-def current_fit(project: Project) -> Fit:
+def _current_fit(project: Project) -> Fit:
     """The current fit, or a word that there is none."""
     fit = project.current()
     if fit is None:
@@ -29,10 +30,16 @@ def result_file(project: Project, name: str, sensor: str | None) -> Path:
     """A file of the current fit, of a sensor where there are several."""
     if name not in RESULTS:
         raise MissingError("There is no such file.")
-    path = current_fit(project).place(sensor) / name
+    path = _current_fit(project).place(sensor) / name
     if not path.is_file():
         raise MissingError(f"{name} is gone from this fit. Fit again.")
     return path
+
+
+def report_html(project: Project, sensor: str | None) -> str:
+    """The report in one file: those of sensors lie on disk without plotly, of which each would have a copy."""
+    text = result_file(project, "report.html", sensor).read_text(encoding="utf-8")
+    return standalone(text, PLOTLY_BESIDE) if _current_fit(project).part(sensor)["name"] else text
 
 
 def verdicts_csv(project: Project) -> str:
@@ -56,7 +63,7 @@ def verdicts_csv(project: Project) -> str:
 
 def command_text(project: Project) -> str:
     """The command line that makes the current fit again, with the files that it needs beside it."""
-    fit = current_fit(project)
+    fit = _current_fit(project)
     said = json.loads((fit.place(None) / "summary.json").read_text(encoding="utf-8"))["command"]
     if fit.about["options"]["by"] is not None:
         said += " " + shlex.join(["--by", fit.about["options"]["by"]])

@@ -20,10 +20,48 @@ PATIENCE = 5.0
 """Seconds for a process that was killed to be gone."""
 
 
+class Workers:
+    """Processes that fit. One is started ahead, since to import all that a fit needs takes seconds."""
+
+    def __init__(self) -> None:
+        self._spare: subprocess.Popen[str] | None = None
+
+    def prepare(self) -> None:
+        """Start one, if none waits."""
+        if self._spare is None or self._spare.poll() is not None:
+            loud = bool(os.environ.get("BIASGP_DEBUG"))
+            self._spare = subprocess.Popen(
+                [sys.executable, "-m", "biasgp.app.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=None if loud else subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,  # a group of its own, which is ended as one
+            )
+
+    def take(self) -> subprocess.Popen[str]:
+        """One that waits for what to do."""
+        self.prepare()
+        assert self._spare is not None
+        taken, self._spare = self._spare, None
+        return taken
+
+    def close(self) -> None:
+        """End the one that waits."""
+        if self._spare is not None:
+            assert self._spare.stdin is not None and self._spare.stdout is not None
+            self._spare.kill()
+            self._spare.wait(PATIENCE)
+            self._spare.stdin.close()
+            self._spare.stdout.close()
+            self._spare = None
+
+
 class Job:
     """One fit. `finished` is called when it has ended well."""
 
-    def __init__(self, request: dict[str, Any], finished: Callable[[], None]) -> None:
+    def __init__(self, process: subprocess.Popen[str], request: dict[str, Any], finished: Callable[[], None]) -> None:
         self.id: str = request["fit"]
         self._target = Path(request["folder"]) / FITS / self.id
         self._finished = finished
@@ -32,16 +70,7 @@ class Job:
         self._lock = threading.Lock()
         self._said: dict[str, Any] = {"stage": "starting", "left": None, "done": None}
         self._state, self._error = "running", ""
-        loud = bool(os.environ.get("BIASGP_DEBUG"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "biasgp.app.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if loud else subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # a group of its own, which is ended as one
-        )
+        self._process = process
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -95,7 +124,9 @@ class Job:
             with self._lock:
                 self._error = said.get("error", self._error)
                 if "stage" in said:
-                    self._said, self._heard = said, time.monotonic()
+                    # What is done stays done, even where the work ahead turns out to be more.
+                    known = [each["done"] for each in (said, self._said) if each["done"] is not None]
+                    self._said, self._heard = {**said, "done": max(known, default=None)}, time.monotonic()
         self._process.wait()
         self._process.stdout.close()
         self._process.stdin.close()

@@ -62,8 +62,8 @@ def serve(folder: Path, table: Path | None, port: int, ready: Callable[[str], No
         server = _Server(config)
         with place, announced(folder, url):
             ready(url)
+            desk.workers.prepare()
             try:
                 server.run(sockets=[place])
             finally:
-                if desk.job is not None and desk.job.is_running:
-                    desk.job.cancel()
+                desk.close()

@@ -24,9 +24,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from biasgp.app import views
-from biasgp.app.downloads import command_text, result_file, verdicts_csv
+from biasgp.app.downloads import command_text, report_html, result_file, verdicts_csv
 from biasgp.app.guard import Guard
-from biasgp.app.job import Job
+from biasgp.app.job import Job, Workers
 from biasgp.app.journal import REDO, UNDO, WORDS
 from biasgp.app.loaded import Rows
 from biasgp.app.project import LONGEST_REASON, ConflictError, MissingError, Project
@@ -49,6 +49,7 @@ class Desk:
 
     project: Project
     job: Job | None = None
+    workers: Workers = field(default_factory=Workers)
     static: dict[str, bytes] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
@@ -73,8 +74,12 @@ class Desk:
                 "version": project.journal.version,
                 "before": None if current is None else current.id,
             }
-            self.job = Job(request, project.forget_fits)
+            self.job = Job(self.workers.take(), request, self._finished)
             return self.job.told()
+
+    def _finished(self) -> None:
+        self.project.forget_fits()
+        self.workers.prepare()
 
     def cancel(self) -> dict[str, Any]:
         """End the fit that runs."""
@@ -83,7 +88,14 @@ class Desk:
             raise MissingError("No fit was started.")
         if job.is_running:
             job.cancel()
+            self.workers.prepare()
         return job.told()
+
+    def close(self) -> None:
+        """End what was started."""
+        if self.job is not None and self.job.is_running:
+            self.job.cancel()
+        self.workers.close()
 
     def asset(self, name: str) -> bytes:
         """A file of the page, by its name in the list of those that there are."""
@@ -343,6 +355,8 @@ def _download(desk: Desk, request: Request, _: Any) -> Response:
         return _attached(verdicts_csv(project).encode(), "text/csv", name)
     if name == "command.txt":
         return _attached(command_text(project).encode(), "text/plain", name)
+    if name == "report.html":
+        return _attached(report_html(project, _sensor(request)).encode(), "application/octet-stream", name)
     path = result_file(project, name, _sensor(request))
     return FileResponse(path, media_type="application/octet-stream", filename=name)
 
@@ -357,6 +371,7 @@ def listening(port: int) -> socket.socket:
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind((HOST, port))
+        place.listen()  # whoever is told the address may come at once
     except OSError as error:
         place.close()
         raise WrongUseError(

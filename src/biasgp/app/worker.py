@@ -34,10 +34,11 @@ from biasgp.estimators.base import BaseGP
 from biasgp.messages import FailedFitError, TableError, WrongUseError
 from biasgp.persistence import ModelFileError, load_model
 from biasgp.report.files import write_results
+from biasgp.report.pages import plotly_script
 
 BETWEEN_LINES = 0.2
 """Seconds between two reports of progress."""
-GROUPS = "groups"
+GROUPS, PLOTLY_BESIDE = "groups", "../../plotly.min.js"
 WHOLE = "."
 """Where the results are, in the folder of a fit: of each sensor, and of the only fit."""
 
@@ -105,7 +106,7 @@ class _Work:
         readings = self._judged(table, readings, rows)
         outcome = self._analysed(sensor, table, readings)
         self.reporter.say("writing")
-        write_results(folder, table, outcome)
+        write_results(folder, table, outcome, PLOTLY_BESIDE if sensor else "")
         FitView.of(outcome, rows).save(folder)
         return _told(sensor, place, outcome) | {"digest": digest, "seconds": time.monotonic() - began}
 
@@ -232,6 +233,7 @@ def _parts(work: _Work) -> list[dict[str, Any]]:
             nothing = {"flagged": 0, "episodes": 0, "trustworthy": False, "doubt": 0.0, "digest": "", "seconds": 0.0}
             found.append({"name": name, "place": "", **failed, **nothing})
         work.reporter.finished += 1
+    (work.stage / Path(PLOTLY_BESIDE).name).write_text(plotly_script(), encoding="utf-8")
     if not any(each["status"] == "ok" for each in found):
         raise FailedFitError(f"No sensor could be fitted. The first: {found[0]['message']}")
     return found
@@ -246,7 +248,10 @@ def _end_with_server() -> None:
 
 def main() -> None:
     """Read what to fit, fit it, and say how it went."""
-    request = json.loads(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:  # the server has ended before there was anything to do
+        return
+    request = json.loads(line)
     threading.Thread(target=_end_with_server, daemon=True).start()
     reporter = _Reporter()
     reporter.say("reading")

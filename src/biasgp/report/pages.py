@@ -19,6 +19,9 @@ from markupsafe import Markup
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _ENDS_CODE = re.compile(r"</(script|style)|<!--", re.IGNORECASE)
 
+_BESIDE = "'self' file:"
+"""In a content policy: scripts that lie beside the page."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -76,6 +79,16 @@ def render(template: str, *, style: str, script: str = "", plotly: str | None = 
     )
 
 
+def standalone(page: str, plotly: str) -> str:
+    """A page whose plotly lies beside it, at `plotly`, as one file that holds all it needs."""
+    script = plotly_script()
+    element, allowed = f'<script src="{plotly}"></script>', _BESIDE.replace("'", "&#39;")
+    if page.count(element) != 1 or allowed not in page:
+        raise ValueError(f"the page does not take plotly from {plotly!r}")
+    page = page.replace(allowed, _hash(script).replace("'", "&#39;"), 1)
+    return page.replace(element, f"<script>{_code(script)}</script>")
+
+
 def plotly_script() -> str:
     """Plotly's own script."""
     return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
@@ -95,7 +108,7 @@ def _code(text: str) -> Markup:
 def _policy(style: str, scripts: Sequence[str], plotly: str | None) -> str:
     """The content policy: nothing is fetched, and no code runs but ours, whatever the page holds."""
     # A fleet's pages share one copy of plotly, which lies beside them.
-    allowed = [*map(_hash, scripts), *(["'self'", "file:"] if plotly else [])]
+    allowed = [*map(_hash, scripts), *([_BESIDE] if plotly else [])]
     # Plotly makes <style> elements as it loads, whose text, and so whose hash, changes with its version.
     looks = _hash(style) if plotly is None else "'unsafe-inline'"
     return (
