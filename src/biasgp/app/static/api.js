@@ -52,9 +52,9 @@ export const plot = (range, sensor, signal) => parsed(query("api/plot", { from: 
 export const mark = (what) => parsed("api/verdicts", sent("POST", what));
 export const undo = () => parsed("api/undo", sent("POST", {}));
 export const redo = () => parsed("api/redo", sent("POST", {}));
-export const explain = (row, sensor, signal) => parsed(query("api/explain", { row, sensor }), { signal });
+export const explain = (row, signal) => parsed(query("api/explain", { row }), { signal });
 export const queue = (sensor) => parsed(query("api/queue", { n: 20, sensor }));
-export const changes = () => parsed("api/changes");
+export const changes = (sensor) => parsed(query("api/changes", { sensor }));
 export const sensors = () => parsed("api/sensors");
 export const download = (name, sensor) => query("download/" + name, { sensor });
 export const text = async (path) => (await answer(path)).text();

@@ -71,21 +71,28 @@ function show(project, before) {
   facts(project, understood);
   readingFields(project, understood);
   modelFields(project);
-  preview();
+  if (project.table.columns.length) preview();
   glance(project);
+}
+
+/** What is known of each column that is an input; one input may have several, a date and an hour. */
+function byColumn(understood) {
+  const found = new Map();
+  for (const each of understood.features || []) for (const column of each.columns || [each.name]) found.set(column, each);
+  return found;
 }
 
 function uses(project, understood) {
   const given = project.options;
   const target = understood.target || given.target, group = given.by;
-  const inputs = new Set(understood.features ? understood.features.map((each) => each.name) : given.features || []);
+  const inputs = new Set(understood.features ? Array.from(byColumn(understood).keys()) : given.features || []);
   return (name) => (name === target ? "target" : name === group ? "group" : inputs.has(name) ? "input" : "unused");
 }
 
 function columns(project, understood) {
   const names = project.choices.columns || project.table.columns;
   const use = uses(project, understood);
-  const known = new Map((understood.features || []).map((each) => [each.name, each]));
+  const known = byColumn(understood);
   const reasons = new Map((understood.unused || []).map((each) => [each.name, each.why]));
   fill($("columns").tBodies[0], ...names.map((name, j) => {
     const role = use(name), about = known.get(name) || {};

@@ -3,7 +3,13 @@ import * as api from "./api.js";
 import { $, clipped, count, el, fill, number, thousands } from "./dom.js";
 
 const REASONS = { doubt: "in doubt", effect: "moves the curve", named: "named by the fit" };
+const PATIENCE = 150;  // ms before what was shown of another reading goes
 let asked = null;
+
+function percent(share) {
+  const whole = Math.round(100 * share);
+  return share > 0 && whole === 0 ? "< 1 %" : share < 1 && whole === 100 ? "> 99 %" : whole + " %";
+}
 
 function pairs(items) {
   const known = items.filter(([, value]) => value !== null && value !== undefined && value !== "");
@@ -16,15 +22,19 @@ export function hint(words) {
 }
 
 /** Ask why, and show it; `go(row, x)` leads to another reading. */
-export async function show(row, sensor, go) {
+export async function show(row, go) {
   if (asked) asked.abort();
   asked = new AbortController();
+  const waiting = setTimeout(() => fill($("explanation"), el("p", { class: "hint", text: "Row " + row + " …" })), PATIENCE);
+  asked.signal.addEventListener("abort", () => clearTimeout(waiting));
   try {
-    const why = await api.explain(row, sensor, asked.signal);
+    const why = await api.explain(row, asked.signal);
+    clearTimeout(waiting);
     fill($("explanation"), ...parts(why, go));
     $("explanation").scrollTop = 0;
   } catch (error) {
     if (error.name === "AbortError") return;
+    clearTimeout(waiting);
     if (!(error instanceof api.Refused)) throw error;
     fill($("explanation"), el("p", { class: "hint", text: error.message }));
   }
@@ -56,7 +66,7 @@ export function queue(items, current, go) {
   fill($("queue"), el("ol", { class: "queue", "aria-label": count(items.length, "reading") + " worth a look" }, ...items.map((item) => el("li", {},
     el("button", { type: "button", id: "queue-" + item.row, "aria-current": item.row === current ? "true" : null, onclick: () => go(item) },
       el("span", {}, el("b", { text: "Row " + thousands(item.row) }), " ", clipped(item.when, 30)),
-      el("span", { class: "tag open", text: Number.isFinite(item.probability) ? Math.round(100 * item.probability) + " %" : REASONS[item.reason] || item.reason }),
+      el("span", { class: "tag open", text: Number.isFinite(item.probability) ? percent(item.probability) + " bad" : REASONS[item.reason] || item.reason }),
       el("span", { class: "words", text: (REASONS[item.reason] || "") + (item.words ? (REASONS[item.reason] ? ": " : "") + item.words : "") }))))));
 }
 

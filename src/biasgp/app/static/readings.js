@@ -2,9 +2,9 @@
 import * as api from "./api.js";
 import * as why from "./explain.js";
 import { chart, draw, load, overlay, reset, reveal, setMode, show, start as startChart, wipe, zoom } from "./chart.js";
-import { $, count, el, fill, place, placed, say, thousands } from "./dom.js";
+import { $, count, el, fill, list, place, placed, say, thousands } from "./dom.js";
 import { heights, spoken } from "./figure.js";
-import { attempt, fitted, heard, ready, refresh, state, take } from "./state.js";
+import { attempt, fitted, heard, ready, state, take } from "./state.js";
 
 const MAX_ROWS = 100000;  // as many as a request may hold
 const selection = { rows: new Set(), interval: null, cursor: null, anchor: null };
@@ -59,8 +59,17 @@ async function changed(project, before) {
   drawnFor = now;
   await load();
   if (chart.plot && chart.plot.sensor && !state.sensor) { state.sensor = chart.plot.sensor; drawnFor = signature(state.project); $("sensor").value = state.sensor }
+  findings();
   selected();
   await loadQueue();
+}
+
+/** What the fit has to say against itself, before anything else. */
+function findings() {
+  const part = (kind, title, items) => (items && items.length ? el("div", { class: kind, role: "note" }, el("h3", { text: title }), list(items)) : null);
+  const { doubts, notes } = chart.plot || {};
+  fill($("findings"), part("doubts", "Look at this before you trust the fit", doubts), notes && notes.length
+    ? el("details", { class: "more" }, el("summary", { text: "Worth knowing: " + count(notes.length, "note") }), part("notes", "", notes)) : null);
 }
 
 /** Another sensor of the fleet. */
@@ -106,8 +115,8 @@ function pickInterval(from, to) {
   overlay();
 }
 
-/** Say what is selected, and why the one that is. */
-function selected() {
+/** Say what is selected. */
+function describe() {
   const rows = Array.from(selection.rows), n = rows.length, within = indices();
   const flagged = within.filter((i) => chart.plot.flagged && chart.plot.flagged[i]).length;
   let words = "Nothing is selected.";
@@ -121,9 +130,15 @@ function selected() {
   }
   $("selected").textContent = words.charAt(0).toUpperCase() + words.slice(1);
   for (const button of document.querySelectorAll("[data-verdict]")) button.disabled = !n && !selection.interval;
+}
+
+/** Say what is selected, and why the one that is. */
+function selected() {
+  const rows = Array.from(selection.rows), n = rows.length;
+  describe();
   why.current(n === 1 ? rows[0] : null);
   if (!fitted(state.project)) why.hint("After a fit, this says why a reading is flagged.");
-  else if (n === 1 && !selection.interval) why.show(rows[0], state.sensor, goTo);
+  else if (n === 1 && !selection.interval) why.show(rows[0], goTo);
   else why.hint(n ? "Select one reading to see why." : "Select one reading.");
 }
 
@@ -132,8 +147,8 @@ async function goTo(row, x) {
   Object.assign(selection, { interval: null, cursor: row, anchor: row });
   selected();
   await reveal(row, x);
-  selected();
-  await overlay();
+  describe();
+  overlay();
   say($("selected").textContent);
 }
 
@@ -174,7 +189,7 @@ async function arrive(i, extend, keep) {
   Object.assign(selection, { interval: null, cursor: row, anchor: chart.plot.row[anchor] });
   await reveal(row, chart.plot.x[i]);
   selected();
-  await overlay();
+  overlay();
   const at = chart.index.get(row);
   say((selection.rows.size > 1 ? count(selection.rows.size, "reading") + " selected. " : "") + spoken(chart.plot, at));
 }
@@ -228,7 +243,7 @@ async function mark(verdict) {
   await attempt(async () => {
     const answer = await api.mark({ ...what, verdict, why: reason });
     for (const i of marked) chart.plot.verdict[i] = verdict === "open" ? "" : verdict;
-    said(answer.verdicts);
+    said(answer);
     overlay();
     say(count(answer.changed, "reading") + " marked " + word + (reason ? ": " + reason : "") + ".");
     $("why").value = "";
@@ -238,25 +253,24 @@ async function mark(verdict) {
     }
     selected();
     loadQueue();
-    refresh();
   });
 }
 
 /** The server counts verdicts; what is drawn has them already. */
-function said(verdicts) {
-  drawnFor = signature({ ...state.project, verdicts });
-  take({ ...state.project, verdicts });
+function said({ verdicts, stale }) {
+  const told = { ...state.project, verdicts, stale };
+  drawnFor = signature(told);
+  take(told);
 }
 
 async function step(action, word) {
   await attempt(async () => {
     const answer = await action();
-    said(answer.verdicts);
+    said(answer);
     await load();
     selected();
     say(word + ": " + count(answer.changed, "reading") + ".");
     loadQueue();
-    refresh();
   });
 }
 

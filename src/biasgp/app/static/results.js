@@ -29,7 +29,7 @@ async function changed(project) {
   const fleet = Boolean(project.options.by) && ready(project);
   $("to-sensors").hidden = !fleet;
   if (done.sensors !== key) { done.sensors = key; if (fleet) await sensors(); else sensorChoices([]) }
-  if (visible === "changes" && done.changes !== key) { done.changes = key; await changes(project) }
+  if (visible === "changes" && done.changes !== key + state.sensor) { done.changes = key + state.sensor; await changes(project) }
   if (visible === "download" && done.download !== key + state.sensor) { done.download = key + state.sensor; await downloads(project) }
 }
 
@@ -42,7 +42,7 @@ async function changes(project) {
     el("td", { text: Number.isFinite(fit.episodes) ? thousands(fit.episodes) : "–" }), el("td", { text: trust(fit.trustworthy) }));
   fill($("fits").tBodies[0], ...fits.map(row).reverse());
   if (fits.length < 2) { fill($("changes"), el("p", { class: "hint", text: "Mark readings, then refit: what the verdicts changed is told here." })); return }
-  await attempt(async () => fill($("changes"), ...told(await api.changes())));
+  await attempt(async () => fill($("changes"), ...told(await api.changes(state.sensor))));
 }
 
 function told(change) {
@@ -55,7 +55,7 @@ function told(change) {
       figure(thousands(episodes.added.length), "episodes added"), figure(thousands(episodes.gone.length), "episodes gone")),
     labels.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Readings whose label changed" }, el("table", { class: "plain" },
       el("thead", {}, el("tr", {}, ...["Reading", "When", "Before", "Now"].map((text) => el("th", { scope: "col", text })))),
-      el("tbody", {}, ...labels.map((each) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => chooseSensor(each.sensor, each.row, each.x) })),
+      el("tbody", {}, ...labels.map((each) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => chooseSensor(state.sensor, each.row, each.x) })),
         el("td", {}, clipped(each.when, 40)), el("td", { text: each.before }), el("td", { text: each.now })))))) : null,
     episodes.added.length ? el("h3", { text: "Episodes added" }) : null, episodes.added.length ? list(episodes.added.map(name)) : null,
     episodes.gone.length ? el("h3", { text: "Episodes gone" }) : null, episodes.gone.length ? list(episodes.gone.map(name)) : null,
