@@ -52,7 +52,9 @@ class Guard:
                 begun = True
                 own = {name for name, _ in HEADERS}
                 kept = [pair for pair in message.get("headers", []) if pair[0].lower() not in own]
-                message = {**message, "headers": [*kept, *HEADERS]}
+                # What was not read of a request that is too long must not be waited for.
+                end = [(b"connection", b"close")] if message["status"] in (403, 413) else []
+                message = {**message, "headers": [*kept, *HEADERS, *end]}
             await send(message)
 
         status = self._refusal(scope)

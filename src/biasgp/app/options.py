@@ -85,6 +85,7 @@ class Options:
 
 def on_page(text: str) -> str:
     """What the command would say, in the words of the page."""
+    text = text.replace("another --", "another ")
     text = re.sub(r" \(choose with --[a-z]+\)", "", text)
     return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: LABELS.get(found[1], found[1].replace("-", " ")), text)
 

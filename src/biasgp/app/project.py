@@ -10,7 +10,9 @@ import json
 import os
 import re
 import shutil
+import struct
 import threading
+import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +39,10 @@ KEPT_VIEWS = 8
 LONGEST_NAME = 100
 """Characters of a table's name."""
 LONGEST_REASON = 500
+MOST_EXPANDED = 1_000_000_000
+"""Bytes of a workbook that is not compressed: a million rows have some hundred megabytes."""
+HEAD = 65_536
+"""Bytes by which a file is told to be no text."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
 """Names that Windows keeps for devices."""
 READ_BY = ("sep", "encoding", "na", "decimal", "day_first", "header")
@@ -125,6 +131,7 @@ class Project:
     def take_table(self, source: Path, name: str) -> None:
         """Copy a table into the project; it takes the place of the one before, whose fits and verdicts stay."""
         name = safe_name(name)
+        _refuse_bomb(source, name)
         with source.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
         with self.lock:
@@ -343,11 +350,24 @@ def _fits_in(folder: Path) -> Iterator[Fit]:
             yield Fit(path, json.loads((path / ABOUT).read_text(encoding="utf-8")))
 
 
+def _refuse_bomb(path: Path, name: str) -> None:
+    """Refuse a file of files (a workbook is one) that would fill the memory: no more is ever read than it announces."""
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(each.file_size for each in archive.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, struct.error):
+        raise WrongUseError(f"{name} is a damaged file. Save it again.") from None
+    if size > MOST_EXPANDED:
+        raise WrongUseError(f"{name} holds {size / 1e9:,.1f} GB, which is too much. Save it as CSV or Parquet.")
+
+
 def _is_foreign(path: Path) -> bool:
-    """Whether a file is of some other kind than text: no option makes a table of it."""
+    """Whether a file is blank or of some other kind than text: no option makes a table of it."""
     with path.open("rb") as file:
-        head = file.read(4)
-    return not head or head.startswith((b"PK\x03\x04", b"\x1f\x8b", b"%PDF", b"PAR1"))
+        head = file.read(HEAD)
+    return not head.strip() or head.startswith((b"PK\x03\x04", b"\x1f\x8b", b"%PDF", b"PAR1"))
 
 
 def _to_disk(path: Path) -> None:

@@ -375,7 +375,9 @@ def sensors_view(project: Project) -> list[dict[str, Any]]:
 
 def judged_rows(project: Project, body: dict[str, Any]) -> Rows:
     """The rows that a verdict is about: named one by one, or an interval of the axis."""
-    loaded = project.readable()
+    loaded, sensor = project.readable(), body.get("sensor")
+    if sensor is not None and sensor not in loaded.groups:
+        raise MissingError("There is no such sensor in this table.")
     if "rows" in body:
         rows = np.array(body["rows"], dtype=np.intp) - 1
         n = len(loaded.usable)
@@ -386,9 +388,6 @@ def judged_rows(project: Project, body: dict[str, Any]) -> Rows:
         if len(unused):
             raise MissingError(f"Row {int(unused[0]) + 1} is not used, so nothing can be said of it.")
         return rows
-    sensor = body.get("sensor")
-    if sensor is not None and sensor not in loaded.groups:
-        raise MissingError("There is no such sensor in this table.")
     values = loaded.axis.values
     return np.flatnonzero(loaded.inside(sensor) & (values >= body["from"]) & (values <= body["to"]))
 
