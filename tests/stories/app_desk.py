@@ -20,7 +20,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 NAMES = ("chromium", "chromium-browser")
 BINARY = next(filter(None, map(shutil.which, NAMES)), None)
 MISSING = f"browser test: none of {', '.join(NAMES)} on the PATH"
-PATIENCE = 20.0
+PATIENCE, FIT_PATIENCE = 25.0, 120.0
+"""Seconds to wait for the page, and for a fit, on a machine that has other things to do."""
 SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 READY = "body[data-ready=all]"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
@@ -82,7 +83,7 @@ class Server:
     def fit(self) -> None:
         """Fit without the page, and wait."""
         assert self.http.post("api/fit", json={}).status_code == 202
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + FIT_PATIENCE
         while (job := self.get("api/job"))["state"] == "running":
             assert time.monotonic() < until, job
             time.sleep(0.05)
@@ -185,11 +186,21 @@ class Person:
             assert time.monotonic() < until, f"never: {condition}"
             self.page.wait_for_timeout(30)
 
+    def choose(self, mode: str) -> None:
+        """What dragging does from now on."""
+        self.page.get_by_role("button", name=mode, exact=True).click()
+        self.page.wait_for_selector(f"#plot[data-mode={mode.lower()}]")
+
     def judge(self, verdict: str) -> None:
         self.page.click(f"button[data-verdict={verdict}]")
 
     def says(self, words: str | re.Pattern[str]) -> None:
         expect(self.page.locator("#message")).to_contain_text(words)
+
+    def fitted(self) -> None:
+        """Wait for the end of a fit."""
+        expect(self.page.locator("#job")).to_be_hidden(timeout=FIT_PATIENCE * 1000)
+        self.says("The fit is done")
 
     def close(self) -> None:
         if self.own:

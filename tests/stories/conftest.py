@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_desk import BINARY, EVERYTHING, MISSING, PATIENCE, Person, Server, assert_calm, table
+from app_desk import BINARY, EVERYTHING, FIT_PATIENCE, MISSING, Person, Server, assert_calm, table
 from playwright.sync_api import Browser, sync_playwright
 
 READINGS = 200
@@ -35,7 +35,7 @@ def fitted(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         (base / "stories").mkdir()
     except FileExistsError:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + FIT_PATIENCE
         while not done.exists():
             assert time.monotonic() < until, "the other worker never finished the project"
             time.sleep(0.1)

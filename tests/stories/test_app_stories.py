@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,9 @@ def test_a_table_is_dropped_understood_and_corrected(serve, person):
     expect(page.locator("#drop")).to_contain_text("Drop a table here")
     expect(page.locator("#fit")).to_be_disabled()
     someone.drop("messung.csv", german())
+    expect(page.locator("#problem")).to_contain_text("'Temperatur', row 4: 'n/v' is not a number")
+    expect(page.locator("#fit")).to_be_disabled()
+    page.get_by_role("button", name="Treat n/v as missing").click()
     page.wait_for_selector("#glance[data-drawn='89']")
     understood = server.get("api/project")["understood"]
     assert (understood["target"], understood["separator"], understood["decimal"]) == ("Temperatur", ";", "comma")
@@ -56,8 +60,8 @@ def test_a_table_is_dropped_understood_and_corrected(serve, person):
 
 @pytest.mark.parametrize("kind", ["parquet", "xlsx"])
 def test_other_kinds_of_tables_are_taken(kind, serve, person):
-    if kind == "xlsx":
-        pytest.importorskip("openpyxl")
+    if kind == "xlsx" and find_spec("biasgp.data.workbook") is None:
+        pytest.skip("no reader of workbooks")
     server, stream = serve(), io.BytesIO()
     readings = table(60).assign(time=lambda frame: pd.to_datetime(frame["time"]))
     readings.to_parquet(stream) if kind == "parquet" else readings.to_excel(stream, index=False)
@@ -99,7 +103,7 @@ def test_a_fit_is_watched_cancelled_and_done_while_one_works_on(serve, person, t
     page.keyboard.press("g")
     someone.says("1 reading marked good.")
     assert server.verdicts() == {40: "good"}
-    someone.says("The fit is done")
+    someone.fitted()
     expect(page.locator("#state")).to_contain_text("flagged")
     page.wait_for_selector("#queue button")
     assert "Refit" in page.inner_text("#fit")
@@ -126,17 +130,17 @@ class TestSelecting:
         someone = person(desk)
         page = someone.plot(desk)
         (x, y), (far, _) = someone.at(80), someone.at(90)
-        page.get_by_role("button", name="Box").click()
-        someone.drag((x - 3, y - 90), (far + 3, y + 90))
-        expect(page.locator("#selected")).to_contain_text(re.compile("readings"))
+        someone.choose("Box")
+        someone.drag((x - 3, y - 12), (far + 3, y + 12))
+        expect(page.locator("#selected")).to_contain_text(re.compile("readings|Row 80"))
         page.keyboard.press("b")
         someone.says("marked bad")
         boxed = desk.verdicts()
-        assert {80, 90} <= set(boxed) <= set(range(80, 91))
+        assert 80 in boxed and set(boxed) <= set(range(80, 91))
         page.keyboard.press("Escape")
         expect(page.locator("#selected")).to_have_text("Nothing is selected.")
 
-        page.get_by_role("button", name="Lasso").click()
+        someone.choose("Lasso")
         x, y = someone.at(120)
         someone.drag((x - 12, y - 12), (x + 12, y - 12), (x + 12, y + 12), (x - 12, y + 12), (x - 12, y - 10))
         expect(page.locator("#selected")).to_contain_text(re.compile("Row 120|readings"))
@@ -144,7 +148,7 @@ class TestSelecting:
         someone.says("marked good")
         assert desk.verdicts()[120] == "good"
 
-        page.get_by_role("button", name="Interval").click()
+        someone.choose("Interval")
         (x, y), (far, _) = someone.at(150), someone.at(160)
         someone.drag((x - 1, y), (far + 1, y))
         expect(page.locator("#selected")).to_contain_text("All readings from 2024-05-07")
@@ -257,7 +261,7 @@ def test_a_refit_holds_the_verdicts_and_says_what_changed(serve, fitted, person)
     server.mark(rows=[flagged[0]], verdict="good")
     expect(page.locator("#state")).to_contain_text("Something changed since: refit")
     page.get_by_role("button", name="Refit").click()
-    someone.says("The fit is done")
+    someone.fitted()
     page.get_by_role("link", name="Changes").click()
     change = page.locator("#changes tbody tr").filter(
         has=page.get_by_role("button", name=f"Row {flagged[0]}", exact=True)
@@ -348,7 +352,7 @@ def test_the_sensors_of_a_fleet_worst_first(serve, person, tmp_path):
     page.get_by_label("Use of the column site").select_option("group")
     expect(page.get_by_role("link", name="Sensors")).to_be_visible()
     page.click("#fit")
-    someone.says("The fit is done")
+    someone.fitted()
     page.get_by_role("link", name="Sensors").click()
     names = page.locator("#sensors tbody th")
     expect(names).to_have_text(["site 2", "site 1"])
@@ -358,7 +362,7 @@ def test_the_sensors_of_a_fleet_worst_first(serve, person, tmp_path):
     someone.click(10)
     page.keyboard.press("b")
     someone.says("1 reading marked bad.")
-    page.get_by_label("Sensor").select_option("site 2")
+    page.get_by_label("Sensor", exact=True).select_option("site 2")
     expect(page.locator("#selected")).to_have_text("Nothing is selected.")
     page.keyboard.press("Escape")
     someone.page.locator("#plot").focus()

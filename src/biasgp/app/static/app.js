@@ -54,6 +54,7 @@ function showJob(job) {
   $("fit").disabled = running || !ready(state.project);
   if (running) {
     watched = job.id;
+    told = null;
     $("stage").textContent = visible(job.stage || "Fitting");
     if (Number.isFinite(job.done)) $("progress").value = job.done;
     else $("progress").removeAttribute("value");
@@ -68,7 +69,6 @@ function showJob(job) {
 async function fit() {
   await attempt(async () => {
     const job = await api.fit();
-    watched = job.id;
     showJob(job);
     say("The fit has begun. You can go on working.");
     news();

@@ -12,7 +12,7 @@ const TOOLS = { displayModeBar: false, displaylogo: false, responsive: true, dou
 
 export const chart = { plot: null, index: new Map(), x: null, y: null, whole: null, mode: "zoom" };
 let chosen = () => ({ indices: [], cursor: null, interval: null });
-let asked = null, pause = 0, own = 0, outlined = false;
+let asked = null, pause = 0, own = 0, outlined = false, wiping = false;
 const at = () => $("plot");
 export const narrow = () => window.innerWidth < 640;
 
@@ -27,7 +27,7 @@ export function start(events, selection) {
       if (point) events.clicked(point.customdata[0], Boolean(event.event && (event.event.shiftKey || event.event.ctrlKey || event.event.metaKey)));
     });
     at().on("plotly_selected", (event) => {
-      if (own || !event) return;
+      if (wiping || !event) return;
       outlined = true;
       const found = event.points.filter((each) => each.customdata).map((each) => each.customdata[0]);
       if (chart.mode === "interval" && event.range) {
@@ -96,9 +96,9 @@ export function overlay() {
 export async function wipe() {
   if (!outlined) return;
   outlined = false;
-  own += 1;
+  wiping = true;  // which plotly calls a selection of nothing
   await window.Plotly.relayout(at(), { selections: [] });
-  own -= 1;
+  wiping = false;
 }
 
 /** Show a range of x and y; null is all. */

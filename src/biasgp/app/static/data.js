@@ -64,7 +64,7 @@ function show(project, before) {
   $("drop").classList.toggle("small", Boolean(project.table));
   $("table-parts").hidden = !project.table;
   $("problem").hidden = !project.problem;
-  fill($("problem"), el("p", { text: project.problem || "" }));
+  fill($("problem"), el("p", { text: project.problem || "" }), ...remedies(project));
   if (!project.table) return;
   const understood = project.understood || {};
   columns(project, understood);
@@ -73,6 +73,13 @@ function show(project, before) {
   modelFields(project);
   if (project.table.columns.length) preview();
   glance(project);
+}
+
+/** What can be done about a problem by one click: the word that is no number may stand for a missing value. */
+function remedies(project) {
+  const word = /^Column .* row [\d,]+: '(.{1,40})' is not a number\./.exec(project.problem || "");
+  if (!word) return [];
+  return [el("button", { type: "button", id: "remedy", text: "Treat " + word[1] + " as missing", onclick: () => change({ na: [...(project.options.na || []), word[1]] }) })];
 }
 
 /** What is known of each column that is an input; one input may have several, a date and an hour. */

@@ -164,10 +164,9 @@ function next() {
 function move(steps, extend, keep) {
   const { plot } = chart;
   if (!plot || !plot.row.length) return;
-  const [from, to] = chart.x || [-Infinity, Infinity];
-  const first = Math.max(0, plot.x.findIndex((x) => x >= from));
-  const here = cursorIndex();
-  const target = here === null ? (steps > 0 ? first : plot.x.filter((x) => x <= to).length - 1) : Math.min(Math.max(here + steps, 0), plot.row.length - 1);
+  const [from] = chart.x || [-Infinity];
+  const here = cursorIndex(), first = Math.max(0, plot.x.findIndex((x) => x >= from));
+  const target = here === null && Math.abs(steps) < plot.row.length ? first : Math.min(Math.max((here || 0) + steps, 0), plot.row.length - 1);
   arrive(target, extend, keep);
 }
 
