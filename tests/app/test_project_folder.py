@@ -11,8 +11,10 @@ from app_pages import readings
 
 from biasgp.app import project as rooms
 from biasgp.app.options import Options, on_page
-from biasgp.app.project import Project, default_folder, safe_name
-from biasgp.messages import WrongUseError
+from biasgp.app.project import Project, alone, announced, default_folder, safe_name
+from biasgp.app.server import listening
+from biasgp.cli.app import app
+from biasgp.messages import TableError, WrongUseError
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,31 @@ def test_names_of_tables(name, safe):
 def test_names_fit_every_disk_and_stay_as_they_are(name):
     safe = safe_name(name)
     assert len(safe.encode()) <= 200 and safe_name(safe) == safe
+
+
+def test_one_server_at_a_time_and_the_second_is_told_where_the_first_is(tmp_path):
+    url = "http://127.0.0.1:1/token/"
+    with alone(tmp_path), announced(tmp_path, url):
+        assert (tmp_path / ".server.json").stat().st_mode & 0o077 == 0  # the token is this user's alone
+        with pytest.raises(WrongUseError, match=url), alone(tmp_path):
+            pass
+    assert not (tmp_path / ".server.json").exists()
+    with alone(tmp_path):
+        pass
+
+
+def test_a_table_and_a_folder_that_are_none_are_told(tmp_path):
+    (tmp_path / "readings.csv").write_text(readings().to_csv(index=False))
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(TableError, match="Did you mean"):
+        app(tmp_path / "raedings.csv", browser=False)
+    with pytest.raises(WrongUseError, match="Choose another --project"):
+        app(project=tmp_path / "file", browser=False)
+
+
+def test_a_port_that_is_taken_is_told():
+    with listening(0) as place, pytest.raises(WrongUseError, match="Choose another --port"):
+        listening(place.getsockname()[1])
 
 
 def test_where_a_project_is(tmp_path):
