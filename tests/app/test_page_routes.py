@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 from app_pages import SPIKES, N, fleet, opened, readings
 
 from biasgp.app import views
+from biasgp.app.explaining import Explainers, _loaded
 from biasgp.persistence import load_model
 
 SPIKE = SPIKES[0] + 1
@@ -134,7 +136,7 @@ def test_readings_are_thinned_but_never_what_is_flagged_or_judged(fitted, monkey
 
 
 def test_a_reading_is_explained_as_the_model_does(fitted):
-    said = fitted.get(f"api/explain?row={SPIKE}")
+    said = fitted.get(f"api/explain?row={SPIKE}&wait=1")
     model = load_model(fitted.project.current().place(None) / "model.skops")
     why = model.explain(SPIKE - 1)
     assert said["reading"] == why.read and said["when"] == "2026-03-01 20:00"
@@ -144,6 +146,25 @@ def test_a_reading_is_explained_as_the_model_does(fitted):
     assert [each["row"] - 1 for each in said["neighbours"]] == [row for row, _ in why.witnesses]
     assert said["words"][0].startswith(f"Row {SPIKE} is") and said["needed"].startswith("For it to be good")
     assert "taken for good" in fitted.get("api/explain?row=3")["words"][0]
+    at_once = {**fitted.get(f"api/explain?row={SPIKE}"), "pending": False}
+    assert at_once == said  # the model is there by now
+
+
+def test_an_explanation_does_not_wait_for_the_model(fitted, monkeypatch):
+    """What was kept of the fit is told at once, and that neighbours are to follow."""
+    arrive = threading.Event()
+
+    def late(path):
+        arrive.wait(20.0)
+        return _loaded(path)
+
+    monkeypatch.setattr("biasgp.app.explaining._loaded", late)
+    monkeypatch.setattr(fitted.project, "explainers", Explainers())
+    said = fitted.get(f"api/explain?row={SPIKE}")
+    assert said["pending"] and said["neighbours"] == [] and said["words"][0].startswith(f"Row {SPIKE} is")
+    arrive.set()
+    whole = fitted.get(f"api/explain?row={SPIKE}&wait=1")
+    assert not whole["pending"] and whole["neighbours"] and whole["words"] == said["words"]
 
 
 @pytest.mark.parametrize("row", ["0", "-1", "1.5", "nan", "", "x", "9" * 30, "٣"])

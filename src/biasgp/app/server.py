@@ -38,6 +38,8 @@ TOKEN_BYTES = 32
 MOST_QUEUED = 1000
 MOST_DIGITS = 12
 """Of a row."""
+PATIENCE = 0.05
+"""Seconds that an explanation waits for the model, which knows the neighbours; what else there is to say is kept."""
 LARGEST = 1e300
 """Of a place on the axis."""
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
@@ -337,7 +339,8 @@ def _step(action: str) -> Handler:
 
 
 def _explain(desk: Desk, request: Request, _: Any) -> Any:
-    return views.explain_view(desk.project, _whole(request, "row") - 1)
+    patience = None if request.query_params.get("wait") == "1" else PATIENCE
+    return views.explain_view(desk.project, _whole(request, "row") - 1, patience)
 
 
 def _queue(desk: Desk, request: Request, _: Any) -> Any:

@@ -191,6 +191,7 @@ def queue_view(project: Project, sensor: str | None, most: int) -> list[dict[str
         {
             "row": int(view.columns["row"][i]) + 1,
             "when": when,
+            "x": _number(view.columns["x"][i]),
             "probability": _number(view.columns["probability"][i]),
             "words": _in_short(view, i),
             "reason": reason,
@@ -207,8 +208,11 @@ def _in_short(view: FitView, place: int) -> str:
     return f"{read} read, {quantity(float(expected), unit)} expected; taken for {kind}"
 
 
-def explain_view(project: Project, row: int) -> dict[str, Any]:
-    """Why a reading, the first of which is 0, was flagged or was not."""
+def explain_view(project: Project, row: int, seconds: float | None = None) -> dict[str, Any]:
+    """Why a reading, the first of which is 0, was flagged or was not.
+
+    Its neighbours are asked of the model; where that is not there after some seconds, they are pending.
+    """
     loaded = project.readable()
     assert loaded.readings is not None
     if not 0 <= row < len(loaded.usable):
@@ -229,7 +233,7 @@ def explain_view(project: Project, row: int) -> dict[str, Any]:
     why = view.explanation(place)
     if why is None:
         return about | _without_explanation(view, place)
-    witnesses = _witnesses(project, sensor, view, place)
+    witnesses = _witnesses(project, sensor, view, place, seconds)
     words = why.told(f"row {row + 1}", view.about["unit"])
     needed = [sentence for sentence in _sentences(words) if sentence.startswith("For it to be good")]
     return about | {
@@ -242,7 +246,8 @@ def explain_view(project: Project, row: int) -> dict[str, Any]:
         "prior": _number(why.prior),
         "evidence": _number(why.evidence),
         "words": [sentence for sentence in _sentences(words) if sentence not in needed],
-        "neighbours": [_neighbour(view, why, *each) for each in witnesses],
+        "neighbours": [_neighbour(view, why, *each) for each in witnesses or ()],
+        "pending": witnesses is None,
         "needed": needed[0] if needed else _good_already(why, view.about["unit"]),
     }
 
@@ -269,6 +274,7 @@ def _without_explanation(view: FitView, place: int) -> dict[str, Any]:
         "evidence": None,
         "words": [f"{_in_short(view, place)} ({reason})."],
         "neighbours": [],
+        "pending": False,
         "needed": "",
     }
 
@@ -283,11 +289,19 @@ def _sentences(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _witnesses(project: Project, sensor: str | None, view: FitView, place: int) -> Sequence[tuple[int, float]]:
-    """Readings that matter to the odds of another, by their places in the view, and the odds without each."""
+def _witnesses(
+    project: Project, sensor: str | None, view: FitView, place: int, seconds: float | None
+) -> Sequence[tuple[int, float]] | None:
+    """Readings that matter to the odds of another, by their places in the view, and the odds without each.
+
+    None where the model that knows is not there after some seconds.
+    """
     path = project.model_file(sensor)
     index = view.columns["index"]
-    why = None if path is None else project.explainers.explain(path, int(index[place]))
+    try:
+        why = None if path is None else project.explainers.explain(path, int(index[place]), seconds)
+    except TimeoutError:
+        return None
     if why is None:
         return []
     by_index = np.full(int(index.max()) + 1, -1)
@@ -307,6 +321,7 @@ def _neighbour(view: FitView, why: ReadingExplanation, place: int, without: floa
     return {
         "row": int(view.columns["row"][place]) + 1,
         "when": view.when(np.array([place]))[0],
+        "x": _number(view.columns["x"][place]),
         "effect": _number(effect),
         "decisive": changes_it,
         "words": f"{words}.",

@@ -52,7 +52,7 @@ export const plot = (range, sensor, signal) => parsed(query("api/plot", { from: 
 export const mark = (what) => parsed("api/verdicts", sent("POST", what));
 export const undo = () => parsed("api/undo", sent("POST", {}));
 export const redo = () => parsed("api/redo", sent("POST", {}));
-export const explain = (row, signal) => parsed(query("api/explain", { row }), { signal });
+export const explain = (row, signal, wait = false) => parsed(query("api/explain", wait ? { row, wait: 1 } : { row }), { signal });
 export const queue = (sensor) => parsed(query("api/queue", { n: 20, sensor }));
 export const changes = (sensor) => parsed(query("api/changes", { sensor }));
 export const sensors = () => parsed("api/sensors");

@@ -28,10 +28,12 @@ export async function show(row, go) {
   const waiting = setTimeout(() => fill($("explanation"), el("p", { class: "hint", text: "Row " + row + " …" })), PATIENCE);
   asked.signal.addEventListener("abort", () => clearTimeout(waiting));
   try {
-    const why = await api.explain(row, asked.signal);
+    const { signal } = asked, why = await api.explain(row, signal);
     clearTimeout(waiting);
     fill($("explanation"), ...parts(why, go));
     $("explanation").scrollTop = 0;
+    // The model that knows the neighbours is on its way: they follow.
+    if (why.pending) fill($("explanation"), ...parts(await api.explain(row, signal, true), go));
   } catch (error) {
     if (error.name === "AbortError") return;
     clearTimeout(waiting);
