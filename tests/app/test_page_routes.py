@@ -340,3 +340,37 @@ def test_the_page_and_its_files(fitted):
     assert "plotly" in fitted.text("static/plotly.min.js")[:200].lower()
     assert "{" in fitted.text("static/report.css")
     fitted.get("static/no-such.js", 404)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": [{"place": "../.."}]},
+        {"parts": [{"place": "/etc"}]},
+        {"parts": [{"place": "groups/.."}]},
+        {"parts": [{"place": "groups/a/../../.."}]},
+        {"parts": [{"flagged": "many"}]},
+        {"parts": []},
+        {"parts": 3},
+        {"target": None},
+        {"options": {"kernel": "cubic"}},
+        {"options": {}},
+        {"seconds": "x"},
+    ],
+)
+def test_a_fit_that_is_not_what_we_write_is_as_if_it_were_not_there(fitted, change):
+    """A project may come from somebody else: nothing in it leads elsewhere."""
+    path = fitted.project.current().folder / "fit.json"
+    text = path.read_text()
+    about = json.loads(text)
+    if isinstance(change.get("parts"), list) and change["parts"]:
+        change = {"parts": [{**about["parts"][0], **change["parts"][0]}]}
+    try:
+        path.write_text(json.dumps({**about, **change}))
+        fitted.project.forget_fits()
+        assert fitted.get("api/project")["current"] is None
+        fitted.get("download/cleaned.csv", 404)
+    finally:
+        path.write_text(text)
+        fitted.project.forget_fits()
+    assert fitted.get("api/project")["current"] == "0001"

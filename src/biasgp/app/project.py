@@ -41,6 +41,10 @@ LONGEST_NAME = 100
 LONGEST_REASON = 500
 MOST_EXPANDED = 1_000_000_000
 """Bytes of a workbook that is not compressed: a million rows have some hundred megabytes."""
+PART = re.compile(r"\.|groups/[A-Za-z0-9_-]+|")
+"""Where the results of a part are, in the folder of a fit."""
+NUMBERS = ("readings", "flagged", "episodes", "trustworthy", "doubt", "seconds")
+"""What is counted of each part."""
 HEAD = 65_536
 """Bytes by which a file is told to be no text."""
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
@@ -347,7 +351,27 @@ def _settings_in(path: Path) -> dict[str, Any]:
 def _fits_in(folder: Path) -> Iterator[Fit]:
     for path in folder.iterdir():
         if path.name.isdigit() and (path / ABOUT).is_file():
-            yield Fit(path, json.loads((path / ABOUT).read_text(encoding="utf-8")))
+            try:
+                yield Fit(path, _checked_fit(json.loads((path / ABOUT).read_text(encoding="utf-8"))))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue  # not what we write: as if it were not there
+
+
+def _checked_fit(about: Any) -> dict[str, Any]:
+    """What is told of a fit, if all of it is there and no part lies elsewhere; an error of some kind otherwise."""
+    texts = [about[name] for name in ("made", "table", "target", "digest")]
+    parts = about["parts"]
+    for part in parts:
+        texts += [part[name] for name in ("name", "place", "status", "message", "digest")]
+        if not PART.fullmatch(part["place"]):
+            raise ValueError
+        if not all(isinstance(part[name], int | float) for name in NUMBERS):
+            raise TypeError
+    if not all(isinstance(text, str) for text in texts) or not isinstance(about["seconds"], int | float) or not parts:
+        raise TypeError
+    if Options().changed(about["options"]).plain() != about["options"]:
+        raise ValueError
+    return dict(about)
 
 
 def _refuse_bomb(path: Path, name: str) -> None:
