@@ -19,7 +19,7 @@ export const narrow = () => window.innerWidth < 640;
 /** `events`: clicked(index, add), selected(indices), interval(from, to); `selection()`: what to ring. */
 export function start(events, selection) {
   chosen = selection;
-  chart.mode = narrow() ? "none" : "zoom";  // where one drags to scroll, a drag is no zoom until it is asked for
+  setMode(narrow() ? "none" : "zoom");  // where one drags to scroll, a drag is no zoom until it is asked for
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
   const wired = () => {
     at().on("plotly_click", (event) => {
@@ -129,7 +129,7 @@ export function zoom(factor, centre) {
 export async function reveal(row, x) {
   const drawn = chart.index.has(row);
   const place = drawn ? chart.plot.x[chart.index.get(row)] : x;
-  if (place === null || place === undefined || !chart.whole) return;
+  if (!Number.isFinite(place) || !chart.whole) return;
   const [a, b] = chart.x || [chart.whole.from, chart.whole.to];
   const inside = place >= a && place <= b;
   if (drawn && inside) return;

@@ -44,7 +44,7 @@ export async function show(row, go) {
 
 function parts(why, go) {
   const odds = why.log_odds === null || why.log_odds === undefined ? null
-    : number(why.log_odds, 3) + (Number.isFinite(why.prior) && Number.isFinite(why.evidence) ? " = " + number(why.prior, 3) + " prior + " + number(why.evidence, 3) + " evidence" : "");
+    : number(why.log_odds, 3) + (Number.isFinite(why.prior) && why.evidence ? " = " + number(why.prior, 3) + " prior + " + number(why.evidence, 3) + " evidence" : "");
   const neighbours = why.neighbours || [];
   return [
     el("p", {}, el("b", { text: "Row " + why.row }), " · " + (why.when === null || why.when === undefined ? "" : why.when) + " ",
@@ -56,7 +56,7 @@ function parts(why, go) {
     why.needed ? el("h4", { text: "To be good" }) : null,
     why.needed ? el("p", { text: why.needed }) : null,
     neighbours.length ? el("h4", { text: "Who vouches" }) : null,
-    neighbours.length ? el("ul", {}, ...neighbours.map((each) => el("li", {}, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => go(each.row, each.x) }),
+    neighbours.length ? el("ul", {}, ...neighbours.map((each) => el("li", {}, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => go(each.row, each.when) }),
       " " + (each.words || each.when || "")))) : null,
   ];
 }

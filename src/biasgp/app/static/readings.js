@@ -68,8 +68,8 @@ async function changed(project, before) {
 function findings() {
   const part = (kind, title, items) => (items && items.length ? el("div", { class: kind, role: "note" }, el("h3", { text: title }), list(items)) : null);
   const { doubts, notes } = chart.plot || {};
-  fill($("findings"), part("doubts", "Look at this before you trust the fit", doubts), notes && notes.length
-    ? el("details", { class: "more" }, el("summary", { text: "Worth knowing: " + count(notes.length, "note") }), part("notes", "", notes)) : null);
+  fill($("findings"), part("doubts", "Look at this before you trust the fit", doubts));
+  fill($("notes"), notes && notes.length ? el("details", { class: "more" }, el("summary", { text: "Worth knowing: " + count(notes.length, "note") }), part("notes", "", notes)) : null);
 }
 
 /** Another sensor of the fleet. */
@@ -91,7 +91,7 @@ export function sensorChoices(names) {
 async function loadQueue() {
   if (!fitted(state.project)) { queue = []; $("next").disabled = true; return }
   await attempt(async () => { queue = await api.queue(state.sensor) });
-  why.queue(queue, selection.cursor, (item) => goTo(item.row, item.x));
+  why.queue(queue, selection.cursor, (item) => goTo(item.row, item.when));
 }
 
 function pick(rows, add, drawn) {
@@ -142,11 +142,12 @@ function selected() {
   else why.hint(n ? "Select one reading to see why." : "Select one reading.");
 }
 
-async function goTo(row, x) {
+/** Select one reading, and bring it into view; `when` is its place on the axis in words. */
+async function goTo(row, when) {
   selection.rows = new Set([row]);
   Object.assign(selection, { interval: null, cursor: row, anchor: row });
   selected();
-  await reveal(row, x);
+  await reveal(row, placed(when, chart.plot && chart.plot.axis));
   describe();
   overlay();
   say($("selected").textContent);
@@ -157,7 +158,7 @@ function next() {
   if (!queue.length) { say("Nothing is left to look at."); return }
   const here = queue.findIndex((item) => item.row === selection.cursor);
   const item = queue[(here + 1) % queue.length];
-  goTo(item.row, item.x);
+  goTo(item.row, item.when);
   $("plot").focus({ preventScroll: true });
 }
 
@@ -308,11 +309,11 @@ function plotKey(event) {
 }
 
 /** Look at a sensor ("" or undefined: the one that is shown), and at one of its readings. */
-export async function chooseSensor(sensor, row, x) {
+export async function chooseSensor(sensor, row, when) {
   location.hash = "#readings";
   if (sensor && sensor !== state.sensor) choose(sensor, false);
   visible = true;
   await changed(state.project);
-  if (row !== undefined) await goTo(row, x);
+  if (row !== undefined) await goTo(row, when);
   $("plot").focus({ preventScroll: true });
 }

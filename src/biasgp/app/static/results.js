@@ -55,7 +55,7 @@ function told(change) {
       figure(thousands(episodes.added.length), "episodes added"), figure(thousands(episodes.gone.length), "episodes gone")),
     labels.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Readings whose label changed" }, el("table", { class: "plain" },
       el("thead", {}, el("tr", {}, ...["Reading", "When", "Before", "Now"].map((text) => el("th", { scope: "col", text })))),
-      el("tbody", {}, ...labels.map((each) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => chooseSensor(state.sensor, each.row, each.x) })),
+      el("tbody", {}, ...labels.map((each) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => chooseSensor(state.sensor, each.row, each.when) })),
         el("td", {}, clipped(each.when, 40)), el("td", { text: each.before }), el("td", { text: each.now })))))) : null,
     episodes.added.length ? el("h3", { text: "Episodes added" }) : null, episodes.added.length ? list(episodes.added.map(name)) : null,
     episodes.gone.length ? el("h3", { text: "Episodes gone" }) : null, episodes.gone.length ? list(episodes.gone.map(name)) : null,
