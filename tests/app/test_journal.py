@@ -120,6 +120,14 @@ def test_a_line_that_is_none_is_refused_with_its_number(tmp_path, line):
         Journal(path)
 
 
+def test_whoever_only_reads_leaves_a_line_that_is_being_written(tmp_path):
+    path = tmp_path / "j"
+    Journal(path).append(mark([[1, 1]]))
+    data = path.read_bytes() + b'{"action": "ma'
+    path.write_bytes(data)
+    assert codes(Journal(path, 1), 2) == [BAD, OPEN] and path.read_bytes() == data
+
+
 def test_rows_are_kept_as_ranges():
     assert ranges(np.array([4, 0, 1, 2, 9, 4])) == [[1, 3], [5, 5], [10, 10]]
     assert ranges(np.arange(100_000)) == [[1, 100_000]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 from app_pages import SPIKES, N, fleet, opened, readings
+from typer.testing import CliRunner
 
 from biasgp.app import views
 from biasgp.app.explaining import Explainers, _loaded
+from biasgp.cli.commands import app as command
 from biasgp.persistence import load_model
 
 SPIKE = SPIKES[0] + 1
@@ -287,6 +290,25 @@ def test_results_are_downloaded_as_they_were_written(fitted, name):
     assert answer.content == (fitted.project.current().folder / name).read_bytes()
     assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_command_line_does_the_same(fitted, tmp_path, monkeypatch):
+    words = shlex.split(fitted.text("download/command.txt"))
+    assert words[:3] == ["biasgp", "fit", "readings.csv"]
+    (tmp_path / "readings.csv").write_bytes(csv(readings()))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, [*words[1:], "--out", "out"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert (tmp_path / "out" / "cleaned.csv").read_text() == fitted.text("download/cleaned.csv")
+
+
+def test_a_table_that_has_grown_keeps_its_options(page):
+    page.upload("readings.csv", csv(readings(30)))
+    page.put("api/options", {"kernel": "se", "features": ["time"]})
+    page.upload("readings.csv", csv(readings(40)))
+    assert page.get("api/project")["options"]["kernel"] == "se"
+    said = page.upload("readings.csv", csv(readings(40).rename(columns={"time": "when"})))
+    assert said["options"]["kernel"] == "matern32" and said["problem"] is None
 
 
 def test_verdicts_without_any_are_a_header(fitted):

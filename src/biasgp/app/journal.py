@@ -89,7 +89,7 @@ class Journal:
 
     def __init__(self, path: Path, version: int | None = None) -> None:
         self._path = path
-        self._entries = _read(path)[:version]
+        self._entries = _read(path, repair=version is None)[:version]
         self._histories: dict[tuple[str, str], History] = {}
         for entry in self._entries:
             self._history(entry).take(entry)
@@ -130,10 +130,11 @@ def ranges(rows: NDArray[np.intp]) -> list[list[int]]:
     return [[int(first) + 1, int(last) + 1] for first, last in zip(firsts, lasts, strict=True)]
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path, *, repair: bool) -> list[dict[str, Any]]:
     data = path.read_bytes() if path.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):  # the process ended in the middle of a line, which nobody was told of
+    # The process ended in the middle of a line, which nobody was told of; or it is writing it, where we only read.
+    if repair and len(whole) < len(data):
         with path.open("r+b") as file:
             file.truncate(len(whole))
             os.fsync(file.fileno())

@@ -38,7 +38,7 @@ class Loaded:
         try:
             selection = options.selection(str(path))
             settings = options.settings()
-            table = replace(table) if table is not None else selection.table()
+            table = selection.table() if table is None else table
         except (TableError, WrongUseError, MemoryError) as error:
             return cls(
                 path, options, problem=on_page(str(error) or "The table is too large for this machine's memory.")

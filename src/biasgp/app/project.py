@@ -143,9 +143,10 @@ class Project:
                 return
             target = self.folder / TABLE / name
             target.parent.mkdir(exist_ok=True)
-            # What was said of other columns is nothing that this table knows.
-            options = self.options if digest == self.sha256 else Options()
-            loaded = Loaded.of(source, options)
+            options, loaded = self.options, Loaded.of(source, self.options)
+            if loaded.problem and digest != self.sha256:
+                # What was said of another table is not true of this one.
+                options, loaded = Options(), Loaded.of(source, Options())
             if loaded.table is None and _is_foreign(source):
                 raise WrongUseError(loaded.problem.replace(source.name, name))
             with staging.stage(target) as stage:

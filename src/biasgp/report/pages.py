@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, SupportsFloat
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 # Control characters, orders to write backwards (which would turn the words around a text), and what UTF-8 or XML
 # cannot hold, such as the halves of a file name's undecodable bytes.
@@ -82,11 +82,15 @@ def render(template: str, *, style: str, script: str = "", plotly: str | None = 
 def standalone(page: str, plotly: str) -> str:
     """A page whose plotly lies beside it, at `plotly`, as one file that holds all it needs."""
     script = plotly_script()
-    element, allowed = f'<script src="{plotly}"></script>', _BESIDE.replace("'", "&#39;")
+    element, allowed = _piece("library.html", library=plotly), str(escape(_BESIDE))
     if page.count(element) != 1 or allowed not in page:
         raise ValueError(f"the page does not take plotly from {plotly!r}")
-    page = page.replace(allowed, _hash(script).replace("'", "&#39;"), 1)
-    return page.replace(element, f"<script>{_code(script)}</script>")
+    page = page.replace(allowed, str(escape(_hash(script))), 1)
+    return page.replace(element, _piece("script.html", script=_code(script)))
+
+
+def _piece(template: str, **values: Any) -> str:
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def plotly_script() -> str:
