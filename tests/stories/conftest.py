@@ -68,6 +68,22 @@ def desk(shared: Server) -> Server:
     return shared
 
 
+@pytest.fixture(scope="session")
+def one_for_tables(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("tables") / "project")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def tables(one_for_tables: Server) -> Server:
+    """A shared server for stories that bring a table and fit nothing; all options are as at the start."""
+    options = one_for_tables.get("api/project")["options"]
+    usual = dict.fromkeys(set(options) - {"kernel", "method", "response"}) | {"na": []}
+    assert one_for_tables.http.put("api/options", json=usual).is_success
+    return one_for_tables
+
+
 @pytest.fixture
 def serve(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Servers of a story's own: `serve()` on an empty project, `serve(folder)` on a copy of one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import esprima
 import pytest
 import tinycss2
-from app_desk import PHONE, READY
+from app_desk import PHONE, READY, table
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
@@ -40,10 +40,15 @@ def test_axe_finds_nothing_serious_in_any_view(scheme, desk, person):
     assert found == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_empty_page_and_an_alarm_are_readable(scheme, desk, person):
-    someone = person(color_scheme=scheme)
-    page = someone.open(desk, "data")
+def test_an_alarm_is_readable_and_the_dark_has_other_colours(tables, person):
+    someone = person(color_scheme="dark")
+    page = someone.open(tables, "data")
+    someone.drop("good.csv", table(40).to_csv(index=False))
+    page.wait_for_selector("#glance[data-drawn='40']")
+    colour = "getComputedStyle(document.querySelector('#glance .xtick text')).fill"
+    dark = page.evaluate(colour)
+    page.emulate_media(color_scheme="light")
+    someone.until(f"document.querySelector('#glance .xtick text') && {colour} !== {dark!r}")
     someone.drop("nothing.csv", "")
     expect(page.locator("#alarm button")).to_be_visible()
     assert [each["id"] for each in Axe().run(page).response["violations"] if each["impact"] in GRAVE] == []
@@ -64,28 +69,6 @@ def test_on_a_phone_nothing_is_wider_than_it_and_a_tap_selects(desk, person):
         "[...document.querySelectorAll('button, select, nav a')].map(at => at.offsetHeight).filter(height => height)"
     )
     assert min(heights) >= 24
-
-
-def test_a_dark_plot_has_light_words(desk, person):
-    someone = person(desk, color_scheme="dark")
-    page = someone.plot(desk)
-    colour = "getComputedStyle(document.querySelector('#plot .xtick text')).fill"
-    dark = page.evaluate(colour)
-    page.emulate_media(color_scheme="light")
-    someone.until(f"{colour} !== {dark!r}")
-
-
-def test_letters_alone_can_be_switched_off(desk, person):
-    someone = person(desk)
-    page = someone.plot(desk)
-    someone.click(25)
-    page.locator("summary", has_text="Keyboard").click()
-    page.get_by_label("Letters alone are orders").uncheck()
-    page.locator("#plot").focus()
-    page.keyboard.press("b")
-    page.keyboard.press("ArrowRight")
-    someone.says("row 26")
-    assert desk.verdicts() == {}
 
 
 def test_an_old_address_opens_nothing(desk, browser):

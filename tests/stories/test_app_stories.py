@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pandas as pd
 import pytest
-from app_desk import EVERYTHING, table
+from app_desk import EVERYTHING, assert_calm, table
 from playwright.sync_api import expect
 
 
@@ -59,10 +59,10 @@ def test_a_table_is_dropped_understood_and_corrected(serve, person):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "xlsx"])
-def test_other_kinds_of_tables_are_taken(kind, serve, person):
+def test_other_kinds_of_tables_are_taken(kind, tables, person):
     if kind == "xlsx" and find_spec("biasgp.data.workbook") is None:
         pytest.skip("no reader of workbooks")
-    server, stream = serve(), io.BytesIO()
+    server, stream = tables, io.BytesIO()
     readings = table(60).assign(time=lambda frame: pd.to_datetime(frame["time"]))
     readings.to_parquet(stream) if kind == "parquet" else readings.to_excel(stream, index=False)
     someone = person(server)
@@ -72,8 +72,8 @@ def test_other_kinds_of_tables_are_taken(kind, serve, person):
     expect(page.locator("#source")).to_have_text(f"a.{kind} · 60 rows")
 
 
-def test_a_table_that_is_none_is_refused_in_words(serve, person):
-    server = serve()
+def test_a_table_that_is_none_is_refused_in_words(tables, person):
+    server = tables
     someone = person(server)
     page = someone.open(server)
     someone.drop("picture.csv", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(200))
@@ -111,7 +111,7 @@ def test_a_fit_is_watched_cancelled_and_done_while_one_works_on(serve, person, t
 
 
 class TestSelecting:
-    def test_one_by_a_click_and_several_with_shift(self, desk, person):
+    def test_one_by_a_click_several_with_shift_undo_and_redo(self, desk, person):
         someone = person(desk)
         page = someone.plot(desk)
         someone.click(30)
@@ -126,9 +126,39 @@ class TestSelecting:
         assert desk.verdicts() == {30: "bad", 50: "bad"}
         assert desk.get("api/explain", row=30)["why"] == "a truck passed"
 
-    def test_a_box_a_lasso_and_an_interval(self, desk, person):
+        someone.click(12)
+        page.keyboard.press("b")
+        someone.says("marked bad")
+        someone.judge("open")
+        someone.says("marked undecided")
+        assert 12 not in desk.verdicts()
+        page.keyboard.press("Control+z")
+        someone.says("Undone: 1 reading.")
+        assert desk.verdicts()[12] == "bad"
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator("#state")).to_contain_text("0 judged good, 2 bad.")
+        assert 12 not in desk.verdicts()
+        page.keyboard.press("Control+Shift+z")
+        someone.says("Done again: 1 reading.")
+        assert desk.verdicts()[12] == "bad"
+
+    def test_zoom_a_box_a_lasso_and_an_interval(self, desk, person):
         someone = person(desk)
         page = someone.plot(desk)
+        (x, y), (far, _) = someone.at(60), someone.at(100)
+        someone.drag((x, y - 60), (far, y + 60))
+        ends = "document.getElementById('plot').layout.xaxis.range.map(end => Date.parse(end + 'Z') / 36e5)"
+        span = f"(([a, b]) => b - a)({ends})"
+        someone.until("document.getElementById('plot').layout.xaxis.autorange !== true")
+        assert page.evaluate(span) == pytest.approx(40, abs=1)
+        page.get_by_role("button", name="All readings").click()
+        someone.until(f"{span} > 190")
+        page.get_by_role("button", name="Scale to the curve").click()
+        flagged = max(desk.get("api/plot")["y"])
+        someone.until(f"document.getElementById('plot').layout.yaxis.range[1] < {flagged}")
+        page.get_by_role("button", name="All readings").click()
+        someone.until(f"document.getElementById('plot').layout.yaxis.range[1] > {flagged}")
+
         (x, y), (far, _) = someone.at(80), someone.at(90)
         someone.choose("Box")
         someone.drag((x - 3, y - 12), (far + 3, y + 12))
@@ -155,40 +185,6 @@ class TestSelecting:
         someone.judge("bad")
         someone.says("11 readings marked bad.")
         assert {row for row in desk.verdicts() if row > 140} == set(range(150, 161))
-
-    def test_undo_and_redo(self, desk, person):
-        someone = person(desk)
-        page = someone.plot(desk)
-        someone.click(12)
-        page.keyboard.press("b")
-        someone.says("marked bad")
-        someone.judge("open")
-        someone.says("marked undecided")
-        assert desk.verdicts() == {}
-        page.keyboard.press("Control+z")
-        someone.says("Undone: 1 reading.")
-        assert desk.verdicts() == {12: "bad"}
-        page.get_by_role("button", name="Undo").click()
-        expect(page.locator("#state")).not_to_contain_text("judged")
-        assert desk.verdicts() == {}
-        page.keyboard.press("Control+Shift+z")
-        someone.says("Done again: 1 reading.")
-        assert desk.verdicts() == {12: "bad"}
-
-    def test_zoom_by_the_mouse_and_back(self, desk, person):
-        someone = person(desk)
-        page = someone.plot(desk)
-        (x, y), (far, _) = someone.at(60), someone.at(100)
-        someone.drag((x, y - 60), (far, y + 60))
-        ends = "document.getElementById('plot').layout.xaxis.range.map(end => Date.parse(end + 'Z') / 36e5)"
-        span = f"(([a, b]) => b - a)({ends})"
-        someone.until("document.getElementById('plot').layout.xaxis.autorange !== true")
-        assert page.evaluate(span) == pytest.approx(40, abs=1)
-        page.get_by_role("button", name="All readings").click()
-        someone.until(f"{span} > 190")
-        page.get_by_role("button", name="Scale to the curve").click()
-        flagged = max(desk.get("api/plot")["y"])
-        someone.until(f"document.getElementById('plot').layout.yaxis.range[1] < {flagged}")
 
     def test_without_a_mouse(self, desk, person):
         """Tab to the plot, arrows, shift, space, letters; an interval by its ends; rows by their numbers."""
@@ -229,6 +225,14 @@ class TestSelecting:
         page.locator("button[data-verdict=good]").press("Enter")
         someone.says("6 readings marked good.")
         assert {row for row, said in desk.verdicts().items() if said == "good"} == set(range(121, 127))
+        page.locator("summary", has_text="Keyboard").press("Enter")
+        page.get_by_label("Letters alone are orders").uncheck()
+        page.locator("#plot").focus()
+        page.keyboard.press("Home")
+        page.keyboard.press("b")
+        page.keyboard.press("ArrowRight")
+        someone.says("row 2")
+        assert 1 not in desk.verdicts()
 
 
 def test_why_and_the_queue_of_those_worth_a_look(desk, person):
@@ -252,9 +256,9 @@ def test_why_and_the_queue_of_those_worth_a_look(desk, person):
     expect(page.locator("#explanation")).not_to_contain_text(f"Row {queue[1]['row']} ·")
 
 
-def test_a_refit_holds_the_verdicts_and_says_what_changed(serve, fitted, person):
+def test_a_refit_says_what_changed_and_nothing_is_lost_when_the_server_is_killed(serve, fitted, person):
     server = serve(fitted)
-    someone = person(server)
+    someone = person()
     page = someone.plot(server)
     plot = server.get("api/plot")
     flagged = [row for row, is_flagged in zip(plot["row"], plot["flagged"], strict=True) if is_flagged]
@@ -271,13 +275,9 @@ def test_a_refit_holds_the_verdicts_and_says_what_changed(serve, fitted, person)
     change.get_by_role("button").click()
     expect(page.locator("#selected")).to_contain_text(f"Row {flagged[0]},")
     expect(page.locator("#state")).not_to_contain_text("refit")
+    assert_calm(someone, server)
 
-
-def test_nothing_is_lost_when_the_server_is_killed(serve, fitted, person):
-    server = serve(fitted)
-    someone = person()
-    page = someone.plot(server)
-    page.click("#fit")  # killed in the middle of it
+    page.click("#fit")  # it will be killed in the middle of it
     expect(page.locator("#job")).to_be_visible()
     someone.click(77)
     page.fill("#why", "calibration")
@@ -292,14 +292,14 @@ def test_nothing_is_lost_when_the_server_is_killed(serve, fitted, person):
     again = serve(fitted)
     later = person(again)
     page = later.plot(again)
-    assert again.verdicts() == {77: "bad"}
-    expect(page.locator("#state")).to_contain_text("1 bad.")
+    assert again.verdicts() == {77: "bad", flagged[0]: "good"}
+    expect(page.locator("#state")).to_contain_text("1 judged good, 1 bad.")
     later.click(77)
     expect(page.locator("#explanation")).to_contain_text("Reason: calibration")
-    assert len(again.get("api/project")["fits"]) == 1
+    assert len(again.get("api/project")["fits"]) == 2
     page.keyboard.press("Control+z")
     later.says("Undone")
-    assert again.verdicts() == {}
+    assert again.verdicts() == {flagged[0]: "good"}
 
 
 def test_two_tabs_see_each_other(desk, browser, person):
@@ -370,8 +370,8 @@ def test_the_sensors_of_a_fleet_worst_first(serve, person, tmp_path):
     someone.says("row 71,")
 
 
-def test_a_hundred_thousand_rows_stay_usable(serve, person):
-    server = serve()
+def test_a_hundred_thousand_rows_stay_usable(tables, person):
+    server = tables
     n = 100_000
     someone = person(server)
     page = someone.open(server)
@@ -408,13 +408,13 @@ HOSTILE = [
 ]
 
 
-def test_hostile_headers_and_cells_are_text(serve, person, tmp_path):
+def test_hostile_headers_and_cells_are_text(tables, person):
     readings = table(60)
     names = {"temperature_C": HOSTILE[0], "time": HOSTILE[1]}
     frame = readings.rename(columns=names).assign(
         **{HOSTILE[2]: HOSTILE[0], HOSTILE[3]: [HOSTILE[i % 4] for i in range(60)]}
     )
-    server = serve()
+    server = tables
     someone = person(server)
     page = someone.open(server)
     someone.drop("<img src=x onerror=window.hit=4>.csv", frame.to_csv(index=False))
