@@ -55,6 +55,7 @@ function showJob(job) {
   if (running) {
     watched = job.id;
     told = null;
+    state.project.job = job;  // what is told of the project meanwhile must not bring back the one before
     $("stage").textContent = visible(job.stage || "Fitting");
     if (Number.isFinite(job.done)) $("progress").value = job.done;
     else $("progress").removeAttribute("value");
