@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/app.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biasgp needs Python 3.11 or newer; set PYTHON=")'

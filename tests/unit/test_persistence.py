@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 
 from biasgp import BiasGPWarning, GaussianGP
 from biasgp.estimators import METHODS
-from biasgp.kernels import Linear, SquaredExponential
+from biasgp.kernels import Linear, Matern32, SquaredExponential
 from biasgp.persistence import DIGEST, SEAL, ModelFileError, load_model, read_model, save_model
 from biasgp.persistence.archive import NOTE
 
@@ -342,3 +342,18 @@ def test_our_own_classes_are_not_called_with_what_a_file_says(saved, tmp_path):
     schema = {**node, "protocol": 2, "_skops_version": skops.__version__}
     with pytest.raises(ModelFileError, match="not biasgp's"):
         load_model(forged(saved, tmp_path, **{"schema.json": json.dumps(schema)}))
+
+
+def test_a_long_record_with_an_episode_and_outliers_loads_again(tmp_path):
+    """Some readings are left out with the episode, others as outliers: the file knows of both."""
+    rng = np.random.default_rng(6)
+    t = np.arange(2600.0)
+    y = np.sin(t / 30.0) + 0.1 * rng.standard_normal(len(t))
+    y[::97] += 4.0
+    y[1000:1030] = y[1000]  # stuck
+    model = METHODS["sparse"](Matern32(ard=True), max_iter=3).fit(t[:, None], y)
+    assert len(model.episodes_) > 0 and model.outlier_mask_.sum() > 30
+    back = roundtrip(model, tmp_path)
+    new = np.linspace(0.0, 2600.0, 50)[:, None]
+    np.testing.assert_array_equal(back.predict(new), model.predict(new))
+    assert back.explain(97).log_odds == model.explain(97).log_odds

@@ -55,7 +55,8 @@ class Selection:
 
     source: str
     target: str | None = None
-    features: str | None = None
+    features: str | tuple[str, ...] | None = None
+    """Names, or text with commas between them."""
     na: tuple[str, ...] = ()
     where: str | None = None
     sep: str | None = None
@@ -123,8 +124,8 @@ class Selection:
     def feature_names(self, columns: list[str]) -> list[str] | None:
         """Names with commas between; a column may have a comma in its own name if it is the only one."""
         text = self.features
-        if text is None:
-            return None
+        if text is None or isinstance(text, tuple):
+            return None if text is None else list(text)
         return [text] if text in columns else [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -290,19 +291,20 @@ def spread(rows: Rows, along: Array, limit: int) -> Rows:
     return np.sort(order[np.linspace(0, len(order) - 1, limit).astype(np.intp)])
 
 
-def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
-    """Fit; a failure is one line."""
+def fit(readings: Readings, settings: Settings, split: Split, known: BaseGP | None = None) -> Fitted:
+    """Fit; a failure is one line.
+
+    `known` is a model of the same rows by the same settings, which is fitted again with these verdicts, from what it
+    knows: it is changed, and becomes that of the result.
+    """
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            choice, response = Choice(settings.kernel_for(readings.features)), settings.response
-            if settings.kernel == AUTO:
-                choice, response = choose_kernel(readings, choice.kernel, response, split.fit)
-            estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
-            estimator = _with_sensors(estimator, readings, settings)
-            more = _beside(estimator, readings, settings, split.fit)
-            estimator.fit(readings.frame(split.fit), readings.y[split.fit], **more)
+            if known is None:
+                estimator, choice = _fitted(readings, settings, split.fit)
+            else:
+                estimator, choice = _again(known, readings, split.fit), None
         except WrongUseError:
             raise
         except (CovarianceError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
@@ -312,6 +314,22 @@ def fit(readings: Readings, settings: Settings, split: Split) -> Fitted:
     seconds = time.perf_counter() - began
     doubts = tuple(w.message.args[0] for w in caught if isinstance(w.message, BiasGPWarning))
     return Fitted(estimator, split.fit, split.test, doubts, seconds, choice)
+
+
+def _fitted(readings: Readings, settings: Settings, rows: Rows) -> tuple[Any, Choice]:
+    """An estimator fitted to some rows, and its kernel."""
+    choice, response = Choice(settings.kernel_for(readings.features)), settings.response
+    if settings.kernel == AUTO:
+        choice, response = choose_kernel(readings, choice.kernel, response, rows)
+    estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
+    estimator = _with_sensors(estimator, readings, settings)
+    more = _beside(estimator, readings, settings, rows)
+    return estimator.fit(readings.frame(rows), readings.y[rows], **more), choice
+
+
+def _again(known: Any, readings: Readings, rows: Rows) -> Any:
+    """A fitted estimator with the verdicts that are known now."""
+    return known.refit(None if readings.verdict is None else readings.verdict[rows])
 
 
 def _beside(estimator: Any, readings: Readings, settings: Settings, rows: Rows) -> dict[str, Any]:

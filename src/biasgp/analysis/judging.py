@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from biasgp import metrics
+from biasgp import metrics, watch
 from biasgp._typing import Array, Mask
-from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings
+from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings, Split, fit
 from biasgp.analysis.order import order_column
 from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.analysis.words import told
+from biasgp.covariance.vecchia_posterior import PREDICTIONS
 from biasgp.data.columns import HOUR_MS, Readings, unit_of
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.episode_notes import described, notes
@@ -157,15 +158,21 @@ class Analysis:
         )
 
     @cached_property
+    def explanations(self) -> dict[str, Any]:
+        """What `explain_all` says of the readings in the fit; empty where the method does not say."""
+        estimator: Any = self.fitted.estimator
+        return estimator.explain_all() if hasattr(estimator, "explain_all") else {}
+
+    @cached_property
     def explained(self) -> dict[str, Any]:
         """Of each row: what was expected without it, the log odds that it is bad, and its kind, empty for a good one.
 
         Empty where the method does not say. Under a transform of the target the median stands for the mean.
         """
         estimator: Any = self.fitted.estimator
-        if not hasattr(estimator, "explain_all"):
+        found, rows = self.explanations, self.fitted.fit_rows
+        if not found:
             return {}
-        found, rows = estimator.explain_all(), self.fitted.fit_rows
         judge = Judge(estimator, self.readings)
         expected, log_odds = judge.prediction.mean + judge.own_errors, judge.log_odds
         expected[rows], log_odds[rows] = found["median"], found["log_odds"]
@@ -201,7 +208,7 @@ class Analysis:
         Those that have been judged already are not among them.
         """
         estimator: Any = self.fitted.estimator
-        worth = estimator.explain_all()["worth"] if hasattr(estimator, "explain_all") else np.empty(0)
+        worth = self.explanations.get("worth", np.empty(0))
         open_ones = [i for i in np.argsort(-worth, kind="stable").tolist() if np.isnan(estimator.verdict_[i])]
         return np.asarray(self.fitted.fit_rows[open_ones[:most]])
 
@@ -373,6 +380,23 @@ class Judge:
             verdict.flagged[here] = far[here]
             verdict.bias[here] = (own + np.where(far, off, 0.0))[here]
         return verdict
+
+
+def analyse(
+    selection: Selection,
+    settings: Settings,
+    table_name: str,
+    readings: Readings,
+    split: Split,
+    known: BaseGP | None = None,
+) -> Analysis:
+    """Fit, predict every row and judge every reading; `known` is a model of the same rows that a refit begins with."""
+    if settings.is_approximate(readings, split):
+        # They can take longer than the fit: all rows, and again without themselves.
+        watch.ledger().expect(PREDICTIONS, 2 * len(readings.y))
+    fitted = fit(readings, settings, split, known)
+    watch.stage("predicting every row")
+    return examine(selection, settings, table_name, readings, fitted)
 
 
 def examine(selection: Selection, settings: Settings, table_name: str, readings: Readings, fitted: Fitted) -> Analysis:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from biasgp import __version__
+from biasgp.cli import app as page
 from biasgp.cli import compare, demo, fit, predict, study, watch
 from biasgp.cli.console import PlainGroup
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command(epilog=fit.EXAMPLE)(fit.fit)
 app.command(epilog=predict.EXAMPLE)(predict.predict)
 app.command(epilog=watch.EXAMPLE)(watch.watch)
+app.command(epilog=page.EXAMPLE)(page.app)
 app.command(epilog=compare.EXAMPLE)(compare.compare)
 app.command(epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(study.app, name="study")

@@ -6,13 +6,12 @@ import json
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from biasgp import watch
 from biasgp.cli import options
 from biasgp.cli.config import Config, SaveConfig
 from biasgp.cli.config import save_config as write_config
@@ -22,9 +21,8 @@ from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.analysis.fitting import Selection, Settings, Split
-    from biasgp.analysis.flags import Flags, FlagScheme
+    from biasgp.analysis.flags import FlagScheme
     from biasgp.analysis.judging import Analysis
-    from biasgp.cli.results import Results
     from biasgp.data.columns import Readings
     from biasgp.data.table import Table
 
@@ -214,58 +212,24 @@ class Output:
 def fit_into(
     folder: Path, selection: Selection, settings: Settings, table: Table, readings: Readings, output: Output
 ) -> Analysis:
-    """Fit, and write the four files, and the filled series where that was asked for."""
-    from biasgp.analysis.filling import fill_step, filled
-    from biasgp.analysis.fitting import fit
-    from biasgp.analysis.flags import flags_of
-    from biasgp.analysis.judging import examine
-    from biasgp.analysis.record import FitRecord, summary
-    from biasgp.analysis.verdicts import KEPT
-    from biasgp.cli.output import inert, new_folder
+    """Fit, and write what came of it."""
+    from biasgp.analysis.judging import analyse
+    from biasgp.cli.output import new_folder
     from biasgp.cli.progress import following
-    from biasgp.covariance.vecchia_posterior import PREDICTIONS
-    from biasgp.persistence import save_model
-    from biasgp.report.fit_page import fit_page
+    from biasgp.report.files import write_results
 
     with new_folder(folder, force=output.force) as stage:
         split = settings.split(readings)
-        by_neighbours = settings.is_approximate(readings, split)
         if not output.quiet:
-            _announce(readings, split, by_neighbours)
+            _announce(readings, split, settings.is_approximate(readings, split))
         advice = "--max-rows fits to fewer rows, and --where leaves rows out."
         if settings.scales:
             advice += " --max-time ends the search after so many seconds with the best so far."
         with following("Fitting", advice, quiet=output.quiet):
-            if by_neighbours:
-                # They can take longer than the fit: all rows, and again without themselves.
-                watch.ledger().expect(PREDICTIONS, 2 * len(readings.y))
-            fitted = fit(readings, settings, split)
-            watch.stage("predicting every row")
-            outcome = examine(selection, settings, table.name, readings, fitted)
+            outcome = analyse(selection, settings, table.name, readings, split)
         with working("Writing the report", quiet=output.quiet):
-            save_model(stage / "model.skops", fitted.estimator, _about(table, readings, settings))
-            (stage / "report.html").write_text(fit_page(FitRecord.of(outcome), output.plotly), encoding="utf-8")
-            flags = flags_of(outcome, output.flags)
-            results = _results(table, outcome, flags)
-            inert(results.frame).to_csv(stage / "cleaned.csv", index=False)
-            results.write(stage, table)
-            if settings.fill is not None:
-                inert(filled(outcome, fill_step(settings.fill))).to_csv(stage / "filled.csv", index=False)
-            if readings.judged is not None:
-                inert(readings.judged).to_csv(stage / KEPT, index=False)
-            text = json.dumps(summary(outcome, flags), indent=1, ensure_ascii=False, allow_nan=False)
-            (stage / "summary.json").write_text(text, encoding="utf-8")
+            write_results(stage, table, outcome, output.plotly, output.flags)
     return outcome
-
-
-def _results(table: Table, outcome: Analysis, flags: Flags | None) -> Results:
-    """The table with what was found, to be written in its own form."""
-    from biasgp.analysis.record import cleaned, command
-    from biasgp.cli.results import Results
-
-    frame = cleaned(table, outcome, flags)
-    new = tuple(frame.columns[len(table.columns) :])
-    return Results(frame, new, outcome.readings.target, outcome.unit, command(outcome), flags)
 
 
 def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:
@@ -282,20 +246,6 @@ def _announce(readings: Readings, split: Split, by_neighbours: bool) -> None:
             f"{n:,} rows of such inputs are too many for an exact fit: each will be seen beside its nearest neighbours "
             "only. How long that takes is told when it has been measured."
         )
-
-
-def _about(table: Table, readings: Readings, settings: Settings) -> dict[str, object]:
-    """What `biasgp predict` needs to know beside the model."""
-    X = readings.X[readings.kept]
-    columns = [readings.target, *(name for feature in readings.features for name in feature.columns)]
-    return {
-        "target": readings.target,
-        "features": [asdict(feature) for feature in readings.features],
-        "ranges": [[float(low), float(high)] for low, high in zip(X.min(axis=0), X.max(axis=0), strict=True)],
-        "method": settings.method,
-        "together": None if readings.sensors is None else readings.sensors.column,
-        "formats": {name: form.noted() for name, form in table.formats(columns).items()},
-    }
 
 
 def _folder_name(table: str, target: str) -> str:

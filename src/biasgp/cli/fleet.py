@@ -234,9 +234,10 @@ def _settings_in(marker: Path) -> dict[str, Any]:
 
 def _write(folder: Path, results: pd.DataFrame, source: str, target: str, by: str) -> None:
     """results.csv and index.html."""
-    from biasgp.cli.output import inert, new_file
+    from biasgp.cli.output import new_file
     from biasgp.data.columns import unit_of
     from biasgp.report.fleet_page import fleet_page
+    from biasgp.report.inert import inert
 
     rows = results.astype(object).where(results.notna(), None).to_dict("records")
     page = fleet_page(f"{target} by {by}", f"{len(rows)} groups of {source}", unit_of(target), rows)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from biasgp import staging
 from biasgp.messages import WrongUseError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-FORMULA = re.compile(r"^[=+\-@\t\r\n＝＋－＠]")
-NUMBER_LIKE = re.compile(r"^[+-]?[\d.,\s:eE%+-]*$")
 
 
 @contextmanager
@@ -88,24 +80,6 @@ def _stage(target: Path, parent: Path) -> Iterator[Path]:
         except OSError as error:
             raise WrongUseError(_unwritable(parent, error)) from error
         yield folder
-
-
-def inert(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same table, with an apostrophe before text that a spreadsheet would run as a formula; in the header too."""
-    import pandas as pd
-
-    tamed = frame.copy(deep=False)
-    for name, cells in frame.items():
-        if pd.api.types.is_string_dtype(cells) or pd.api.types.is_object_dtype(cells):
-            tamed[name] = cells.map(lambda cell: _inert(cell) if isinstance(cell, str) else cell)
-    tamed.columns = [_inert(str(name)) for name in frame.columns]
-    return tamed
-
-
-def _inert(cell: str) -> str:
-    # -3.2, +5 and 10-03-2004 are no formulas, and must stay numbers.
-    risky = FORMULA.match(cell) and (cell[0] in "=@＝＋－＠\t\r\n" or not NUMBER_LIKE.match(cell))
-    return f"'{cell}" if risky else cell
 
 
 def _make_parents(folder: Path) -> list[Path]:

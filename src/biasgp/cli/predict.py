@@ -56,8 +56,9 @@ def predict(
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
     from biasgp.analysis.fitting import Selection
-    from biasgp.cli.output import inert, new_file
+    from biasgp.cli.output import new_file
     from biasgp.persistence import read_model
+    from biasgp.report.inert import inert
 
     refuse_empty(out=out, encoding=encoding)
     marks = tuple(na or ())

@@ -163,6 +163,11 @@ class _Lines:
         )
 
 
+def codec_of(data: bytes, encoding: str | None) -> str:
+    """The encoding of a text: as given, or as its first bytes say."""
+    return encoding or next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
+
+
 def refuse_duplicates(names: Sequence[str], table: str) -> None:
     """Refuse a table in which a name stands for two columns."""
     duplicated = pd.Index(names, dtype=object).duplicated()
@@ -191,7 +196,7 @@ def _head(body: bytes) -> list[str]:
 
 
 def _decode(data: bytes, name: str, encoding: str | None) -> str:
-    codec = encoding or next((codec for bom, codec in _BOMS if data.startswith(bom)), "utf-8")
+    codec = codec_of(data, encoding)
     try:
         text = data.decode(codec)
     except LookupError:

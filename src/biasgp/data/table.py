@@ -15,7 +15,7 @@ import pandas as pd
 
 from biasgp._typing import Mask
 from biasgp.data.column import UNKNOWN, Column, Format
-from biasgp.data.csv_text import Cells, read_cells
+from biasgp.data.csv_text import Cells, codec_of, read_cells
 from biasgp.data.dataset import read_dataset
 from biasgp.data.layout import Said, is_value
 from biasgp.data.numbers import COMMA, MISSING, POINT
@@ -209,7 +209,9 @@ class Origin:
     """Where a table came from, so that results can be written in its form."""
 
     source: Source
-    sep: str = ","
+    sep: str = ""
+    encoding: str = ""
+    """Of text, as the separator."""
     dimension: str = ""
     """Along which the variables of a NetCDF file were read."""
     whole: bool = True
@@ -230,7 +232,7 @@ def _cells_of(source: Source, options: ReadOptions) -> tuple[Cells, Origin]:
         cells, dimension = read_dataset(source)
         return cells, Origin(source, dimension=dimension)
     cells = read_cells(source.data, source.name, options.sep, options.encoding, options.said)
-    return cells, Origin(source, cells.sep)
+    return cells, Origin(source, cells.sep, codec_of(source.data, options.encoding))
 
 
 def _few_digits(values: Any) -> Any:

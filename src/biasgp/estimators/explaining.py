@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -153,18 +154,23 @@ class Explainer:
         """What `ReadingExplanation` says, of all readings at once; and what a look at each of them would be worth."""
         return self._explained(estimator, ordering)[0]
 
-    def explanation(self, i: int, estimator: Any, ordering: Ordering | None) -> ReadingExplanation:
-        """Of one reading."""
+    def each(self, estimator: Any, ordering: Ordering | None) -> Callable[[int], ReadingExplanation]:
+        """A function that explains one reading; what it needs of all of them is found out once."""
         columns, left, odds = self._explained(estimator, ordering)
-        own = {name: values[i] for name, values in columns.items() if name not in BESIDE}
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
         index = np.flatnonzero(self._kept(estimator))
-        if any(i in episode.rows for episode in estimator.episodes_):
-            return ReadingExplanation(row=i, **plain)
-        at = int(np.searchsorted(index, i))
-        return ReadingExplanation(
-            row=i, **plain, witnesses=_witnesses(left.without_each(at, odds), odds.log_odds[at], index)
-        )
+        in_episodes = {row for episode in estimator.episodes_ for row in episode.rows}
+
+        def explanation(i: int) -> ReadingExplanation:
+            own = {name: values[i] for name, values in columns.items() if name not in BESIDE}
+            plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
+            if i in in_episodes:
+                return ReadingExplanation(row=i, **plain)
+            at = int(np.searchsorted(index, i))
+            return ReadingExplanation(
+                row=i, **plain, witnesses=_witnesses(left.without_each(at, odds), odds.log_odds[at], index)
+            )
+
+        return explanation
 
     def _kept(self, estimator: Any) -> Mask:
         """Readings that the fit did not leave out with their episodes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -214,7 +214,12 @@ class SparseBiasGP(LargeGP):
         if self._censored_of(n)[i]:
             raise ValueError(f"Reading {int(i) % n} is censored: it is a limit, and never taken for an outlier.")
         with blas_threads_for(n):
-            return known.explanation(int(i) % n, self, self._ordering(known.problem, known.events))
+            return self._explaining()(int(i) % n)
+
+    def _explaining(self) -> Callable[[int], ReadingExplanation]:
+        """A function that explains one reading after the other, for whoever asks for several."""
+        known = self._known()
+        return known.each(self, self._ordering(known.problem, known.events))
 
     def explain_all(self) -> dict[str, Any]:
         """What `explain` says of each reading, without its witnesses: a dictionary of columns, for a data frame.

@@ -104,7 +104,7 @@ def _shapes_fit(posterior: Any) -> bool:
         kept, whole = posterior.kept, posterior.posterior
         fine = isinstance(whole, (*WHOLE, MixturePosterior)) and isinstance(kept, np.ndarray)
         fine = fine and kept.dtype == bool and kept.ndim == 1
-        return fine and _shapes_fit(whole) and int(kept.sum()) == len(whole.X)
+        return fine and _shapes_fit(whole) and int(kept.sum()) == _readings(whole)
     if isinstance(posterior, MixturePosterior):
         weights, parts = posterior.weights, posterior.parts
         fine = isinstance(weights, tuple) and isinstance(parts, tuple) and 1 <= len(weights) == len(parts)
@@ -136,7 +136,16 @@ def _shapes_fit(posterior: Any) -> bool:
             second = np.empty((0, 0)) if signed.second is None else signed.second.lower
             fine = fine and signed.precision.shape == (n,) and signed.G.shape == (n, sites)
             fine = fine and _is_factor(second, sites)
+    own = getattr(posterior, "kept", None)
+    fine = fine and (own is None or (isinstance(own, np.ndarray) and own.dtype == bool and own.ndim == 1))
+    fine = fine and (own is None or int(own.sum()) == n)
     return fine and all(_is_array(values, 1) and len(values) == n for values in each)
+
+
+def _readings(posterior: Any) -> int:
+    """Of how many readings it was asked what they say: those that were replaced are not in X."""
+    kept = getattr(posterior, "kept", None)
+    return len(posterior.X) if kept is None else len(kept)
 
 
 def _is_factor(lower: Array, n: int) -> bool:

@@ -12,12 +12,15 @@ from importlib.resources import files
 from typing import Any, SupportsFloat
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 # Control characters, orders to write backwards (which would turn the words around a text), and what UTF-8 or XML
 # cannot hold, such as the halves of a file name's undecodable bytes.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _ENDS_CODE = re.compile(r"</(script|style)|<!--", re.IGNORECASE)
+
+_BESIDE = "'self' file:"
+"""In a content policy: scripts that lie beside the page."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,20 @@ def render(template: str, *, style: str, script: str = "", plotly: str | None = 
     )
 
 
+def standalone(page: str, plotly: str) -> str:
+    """A page whose plotly lies beside it, at `plotly`, as one file that holds all it needs."""
+    script = plotly_script()
+    element, allowed = _piece("library.html", library=plotly), str(escape(_BESIDE))
+    if page.count(element) != 1 or allowed not in page:
+        raise ValueError(f"the page does not take plotly from {plotly!r}")
+    page = page.replace(allowed, str(escape(_hash(script))), 1)
+    return page.replace(element, _piece("script.html", script=_code(script)))
+
+
+def _piece(template: str, **values: Any) -> str:
+    return _TEMPLATES.get_template(template).render(**values)
+
+
 def plotly_script() -> str:
     """Plotly's own script."""
     return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
@@ -95,7 +112,7 @@ def _code(text: str) -> Markup:
 def _policy(style: str, scripts: Sequence[str], plotly: str | None) -> str:
     """The content policy: nothing is fetched, and no code runs but ours, whatever the page holds."""
     # A fleet's pages share one copy of plotly, which lies beside them.
-    allowed = [*map(_hash, scripts), *(["'self'", "file:"] if plotly else [])]
+    allowed = [*map(_hash, scripts), *([_BESIDE] if plotly else [])]
     # Plotly makes <style> elements as it loads, whose text, and so whose hash, changes with its version.
     looks = _hash(style) if plotly is None else "'unsafe-inline'"
     return (

@@ -6,15 +6,17 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from biasgp.cli.output import inert
+import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from biasgp.analysis.flags import Flags
-    from biasgp.data.table import Table
+import biasgp
+from biasgp.analysis.flags import Flags
+from biasgp.analysis.judging import Analysis
+from biasgp.analysis.record import cleaned, command
+from biasgp.data.table import Table
+from biasgp.report.inert import inert
 
 SUFFIXES = {"excel": ".xlsx", "parquet": ".parquet", "feather": ".feather", "netcdf": ".nc", "zarr": ".nc"}
 """By the kind of the table; a Zarr store is answered by a NetCDF file, which is one file."""
@@ -41,6 +43,13 @@ class Results:
     command: str
     flags: Flags | None = None
 
+    @classmethod
+    def of(cls, table: Table, outcome: Analysis, flags: Flags | None) -> Results:
+        """Of a fit, with the flags of a scheme."""
+        frame = cleaned(table, outcome, flags)
+        new = tuple(frame.columns[len(table.columns) :])
+        return cls(frame, new, outcome.readings.target, outcome.unit, command(outcome), flags)
+
     def write(self, folder: Path, table: Table) -> Path | None:
         """Write a file of the table's own kind into a folder; None where that is CSV, which is written anyway."""
         origin = table.origin
@@ -59,8 +68,6 @@ class Results:
         return path
 
     def _write_excel(self, path: Path) -> None:
-        import pandas as pd
-
         frame = inert(self.frame)
         for name in frame.columns:
             if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
@@ -69,7 +76,6 @@ class Results:
 
     def _write_netcdf(self, path: Path, table: Table) -> None:
         """The file as it was, with our variables beside those of the user."""
-        import biasgp
         from biasgp.data.dataset import opened
 
         origin = table.origin
@@ -95,8 +101,6 @@ class Results:
 
     def _variables(self) -> list[tuple[str, Any, dict[str, Any]]]:
         """Our columns that are numbers, each with its attributes; and the flags with their meanings."""
-        import numpy as np
-
         found: list[tuple[str, Any, dict[str, Any]]] = []
         for column in self.new:
             short = column.removeprefix("biasgp_")

@@ -1,0 +1,80 @@
+// Why a reading is flagged, in words and figures; and the list of those worth a look.
+import * as api from "./api.js";
+import { $, clipped, count, el, fill, number, thousands } from "./dom.js";
+
+const REASONS = { doubt: "in doubt", effect: "moves the curve", named: "named by the fit" };
+const PATIENCE = 150;  // ms before what was shown of another reading goes
+let asked = null;
+
+function percent(share) {
+  const whole = Math.round(100 * share);
+  return share > 0 && whole === 0 ? "< 1 %" : share < 1 && whole === 100 ? "> 99 %" : whole + " %";
+}
+
+function pairs(items) {
+  const known = items.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return el("dl", { class: "pairs" }, ...known.map(([what, value]) => [el("dt", { text: what }), el("dd", { text: value })]).reduce((a, b) => a.concat(b), []));
+}
+
+export function hint(words) {
+  if (asked) asked.abort();
+  fill($("explanation"), el("p", { class: "hint", text: words }));
+}
+
+/** Ask why, and show it; `go(row, x)` leads to another reading. */
+export async function show(row, go) {
+  if (asked) asked.abort();
+  asked = new AbortController();
+  const waiting = setTimeout(() => fill($("explanation"), el("p", { class: "hint", text: "Row " + row + " …" })), PATIENCE);
+  asked.signal.addEventListener("abort", () => clearTimeout(waiting));
+  try {
+    const { signal } = asked, why = await api.explain(row, signal);
+    clearTimeout(waiting);
+    fill($("explanation"), ...parts(why, go));
+    $("explanation").scrollTop = 0;
+    // The model that knows the neighbours is on its way: they follow.
+    if (why.pending) fill($("explanation"), ...parts(await api.explain(row, signal, true), go));
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    clearTimeout(waiting);
+    if (!(error instanceof api.Refused)) throw error;
+    fill($("explanation"), el("p", { class: "hint", text: error.message }));
+  }
+}
+
+function parts(why, go) {
+  const odds = why.log_odds === null || why.log_odds === undefined ? null
+    : number(why.log_odds, 3) + (Number.isFinite(why.prior) && why.evidence ? " = " + number(why.prior, 3) + " prior + " + number(why.evidence, 3) + " evidence" : "");
+  const neighbours = why.neighbours || [];
+  return [
+    el("p", {}, el("b", { text: "Row " + why.row }), " · " + (why.when === null || why.when === undefined ? "" : why.when) + " ",
+      why.verdict && why.verdict !== "open" ? el("span", { class: "tag " + why.verdict, text: "judged " + why.verdict }) : null),
+    why.why ? el("p", { text: "Reason: " + why.why }) : null,
+    pairs([["read", number(why.reading, 5)], ["expected without it", Number.isFinite(why.expected) ? number(why.expected, 5) + " ± " + number(why.std, 2) : null],
+      ["taken for", why.kind || "good"], ["log odds of bad", odds]]),
+    ...(why.words || []).map((text) => el("p", { text })),
+    why.needed ? el("h4", { text: "To be good" }) : null,
+    why.needed ? el("p", { text: why.needed }) : null,
+    neighbours.length ? el("h4", { text: "Who vouches" }) : null,
+    neighbours.length ? el("ul", {}, ...neighbours.map((each) => el("li", {}, el("button", { type: "button", class: "link", text: "Row " + each.row, onclick: () => go(each.row, each.when) }),
+      " " + (each.words || each.when || "")))) : null,
+  ];
+}
+
+/** The rows worth a look; `go(item)` leads there. */
+export function queue(items, current, go) {
+  $("next").disabled = !items.length;
+  if (!items.length) { fill($("queue"), el("p", { class: "hint", text: "Nothing is left to look at." })); return }
+  fill($("queue"), el("ol", { class: "queue", "aria-label": count(items.length, "reading") + " worth a look" }, ...items.map((item) => el("li", {},
+    el("button", { type: "button", id: "queue-" + item.row, "aria-current": item.row === current ? "true" : null, onclick: () => go(item) },
+      el("span", {}, el("b", { text: "Row " + thousands(item.row) }), " ", clipped(item.when, 30)),
+      el("span", { class: "tag open", text: Number.isFinite(item.probability) ? percent(item.probability) + " bad" : REASONS[item.reason] || item.reason }),
+      el("span", { class: "words", text: (REASONS[item.reason] || "") + (item.words ? (REASONS[item.reason] ? ": " : "") + item.words : "") }))))));
+}
+
+export function current(row) {
+  for (const button of $("queue").querySelectorAll("button")) {
+    if (button.id === "queue-" + row) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  }
+}
