@@ -42,6 +42,7 @@ class _Policy:
     """Length-scale of a cycle at least, in radii: of a day, about two hours. A narrower peak at the same time of each
     day is a regular check rather than the truth."""
     start: float = 0.3  # variance of a part to start from, in units of the (scaled) response's
+    same: float = 0.1  # log evidence that two searches may differ by
     points: int = 97  # of a cycle at which its size is measured: every quarter of an hour of a day
 
 
@@ -140,17 +141,23 @@ class _Search:
 
     def forward(self, kernel: Kernel, possible: Mapping[str, float], response: ScaledResponse) -> Choice:
         """Add the part that raises the evidence most, as long as one does."""
-        plain, best = kernel, self._fitted(kernel, None)
+        plain, best = kernel, self._fitted(kernel)
         chosen: list[str] = []
         gains: list[float] = []
         while len(chosen) < len(possible):
             rest = {name: self._part(name, possible[name]) for name in possible if name not in chosen}
-            fits = {name: self._fitted(kernel + part, best) for name, part in rest.items() if self._rises(best, part)}
+            rising = {name: part for name, part in rest.items() if self._rises(best, part)}
+            fits = {name: self._fitted(kernel + part, self._with(best, part)) for name, part in rising.items()}
             name = max(fits, key=lambda each: fits[each].score, default="")
             if not fits or fits[name].score <= best.score:
                 break
-            gains.append(fits[name].score - best.score)
-            kernel, best = kernel + self._part(name, possible[name]), fits[name]
+            # A part may have led to parameters of the others that are better without it as well.
+            without = self._fitted(kernel, self._without(fits[name], best))
+            if without.score > best.score + POLICY.same and without.score >= fits[name].score:
+                best = without
+                continue
+            gains.append(fits[name].score - max(best.score, without.score))
+            kernel, best = kernel + rest[name], fits[name]
             chosen.append(name)
         parts = [
             self._measured(name, possible[name], gain, best, response) for name, gain in zip(chosen, gains, strict=True)
@@ -181,16 +188,23 @@ class _Search:
         alpha, C = K.solve(self.z), part.bind(self.X, self.names)(self.X)
         return float(alpha @ C @ alpha) > float(np.vdot(K.inverse(), C))
 
-    def _fitted(self, kernel: Kernel, before: _Fit | None) -> _Fit:
-        """At the parameters that are most likely, from those of the kernel without its last part."""
+    def _with(self, best: _Fit, part: Kernel) -> Array:
+        """Parameters to start from with one more part, of which the variance is the first."""
+        own = part.bind(self.X, self.names).theta
+        own = own + np.log(POLICY.start) * (np.arange(len(own)) == 0)
+        return np.concatenate([best.x[:-1], own, best.x[-1:]])
+
+    @staticmethod
+    def _without(fit: _Fit, best: _Fit) -> Array:
+        """The parameters of a fit without those of its last part, which `best` does not have."""
+        return np.append(fit.x[: len(best.x) - 1], fit.x[-1])
+
+    def _fitted(self, kernel: Kernel, start: Array | None = None) -> _Fit:
+        """At the parameters that are most likely, from where they are told or from the usual starts."""
         bound = kernel.bind(self.X, self.names)
         problem = Problem(self.X, self.z, bound, np.zeros(len(self.z)))
         bounds = covariance_bounds(problem)
-        starts = covariance_starts(bound)
-        if before is not None:
-            own = bound.theta[len(before.x) - 1 :]
-            own = own + np.log(POLICY.start) * (np.arange(len(own)) == 0)  # the variance is the first
-            starts = [np.concatenate([before.x[:-1], own, before.x[-1:]])]
+        starts = covariance_starts(bound) if start is None else [start]
         report = search(Likelihood, problem, starts, bounds, POLICY.max_iter)
         free = int((bounds[:, 0] < bounds[:, 1]).sum())
         return _Fit(bound, report.x, -report.value - 0.5 * free * float(np.log(len(self.z))))
