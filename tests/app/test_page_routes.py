@@ -308,7 +308,7 @@ def test_a_table_that_has_grown_keeps_its_options(page):
     page.upload("readings.csv", csv(readings(40)))
     assert page.get("api/project")["options"]["kernel"] == "se"
     said = page.upload("readings.csv", csv(readings(40).rename(columns={"time": "when"})))
-    assert said["options"]["kernel"] == "matern32" and said["problem"] is None
+    assert said["options"]["kernel"] == "auto" and said["problem"] is None
 
 
 def test_verdicts_without_any_are_a_header(fitted):
@@ -332,7 +332,9 @@ def test_a_fleet_is_fitted_sensor_by_sensor_worst_first(tmp_path):
         assert page.get("api/explain?row=46")["sensor"] == "b"
         page.get("api/plot?sensor=d", 404)
         x = plot["x"]
+        assert page.get("api/plot")["sensor"] == "c"  # the worst, where none is named
         # One sensor's interval is not the other's.
+        page.post("api/verdicts", {"from": x[0], "to": x[2], "verdict": "good"}, 422)
         assert page.post("api/verdicts", {"from": x[0], "to": x[2], "verdict": "good", "sensor": "b"})["changed"] == 3
         made = page.project.current().place("a") / "summary.json"
         page.fit()

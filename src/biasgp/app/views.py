@@ -16,7 +16,7 @@ from biasgp.app.options import CHOICES, on_page
 from biasgp.app.project import Fit, MissingError, Project
 from biasgp.app.understanding import understood
 from biasgp.estimators.explaining import NONE, ReadingExplanation
-from biasgp.messages import quantity
+from biasgp.messages import WrongUseError, quantity
 
 MAX_POINTS = 4000
 """Points that are drawn: more make a page slow and show no more."""
@@ -122,6 +122,7 @@ def plot_view(project: Project, sensor: str | None, start: float, stop: float) -
         "notes": [on_page(text) for text in view.about["notes"]],
         "total": len(inside),
         "drawn": len(drawn),
+        "sensor": sensor,
     }
 
 
@@ -403,6 +404,8 @@ def judged_rows(project: Project, body: dict[str, Any]) -> Rows:
         if len(unused):
             raise MissingError(f"Row {int(unused[0]) + 1} is not used, so nothing can be said of it.")
         return rows
+    if loaded.groups and sensor is None:
+        raise WrongUseError("Name the sensor that the interval is of: others have readings at the same times.")
     values = loaded.axis.values
     return np.flatnonzero(loaded.inside(sensor) & (values >= body["from"]) & (values <= body["to"]))
 
