@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import OZONE, SAMPLES, frame, rows, text, write_all
+from sample_files import OZONE, SAMPLES, frame, rows, text, write_all
 
 from biasgp.data import csv_text, sources
 from biasgp.data.columns import read_readings

@@ -192,8 +192,7 @@ def choose(
         table.column(name)
     if len(set(given)) < len(given):
         raise TableError(f"--features names {next(n for n in given if given.count(n) > 1)!r} twice.")
-    flag_columns = {flags_beside(table, name) for name in table.columns} - {target, *given}
-    others = (*others, *flag_columns)
+    others = (*others, *(set(_flag_columns(table).values()) - {target, *given}))
     kinds = {name: table.column(name).kind for name in (given or table.columns) if name not in others}
     if target is None:
         target = _guess_target(table, {*given, *others})
@@ -311,8 +310,6 @@ def read_readings(
         raise TableError(
             f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."
         )
-    if flag_column is None and target is not None:
-        flag_column = flags_beside(table, target)
     target, chosen, notes = choose(table, target, features, flag_column, together, limits)
     sensors = None if together is None else Sensors.of(table, together)
     columns = [(target, table.column(target).limits()), *((feature.name, feature.values(table)) for feature in chosen)]
@@ -333,7 +330,8 @@ def read_readings(
         _refuse_sensors(sensors, kept)
     y, *inputs = (values for _, values in columns)
     flags = None
-    flag_column = flag_column or flags_beside(table, target)
+    if flag_column is None and (own := _flag_columns(table).get(target)) not in (features or ()):
+        flag_column = own
     if flag_column is not None:
         flags, remark = _flags(table, flag_column)
         notes = (*notes, *remark)
@@ -372,11 +370,11 @@ def _clock(features: Sequence[Feature], inputs: Sequence[Array], kept: Mask) -> 
     return Clock()
 
 
-def flags_beside(table: Table, target: str) -> str | None:
-    """The column that is named as the flags of the target, if there is one."""
+def _flag_columns(table: Table) -> dict[str, str]:
+    """Columns that are named as the flags of others, by those."""
     lowered = {name.lower(): name for name in table.columns}
-    names = (form.format(target.lower()) for form in FLAG_NAMES)
-    return next((lowered[name] for name in names if name in lowered), None)
+    named = ((name, form.format(name.lower())) for name in table.columns for form in FLAG_NAMES)
+    return {name: lowered[flags] for name, flags in reversed(list(named)) if flags in lowered}
 
 
 def _flags(table: Table, name: str) -> tuple[Mask, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import NAMES, SAMPLES, TEMPERATURE, write_all
+from sample_files import NAMES, SAMPLES, TEMPERATURE, write_all
 
 from biasgp.data.columns import read_readings
 from biasgp.data.table import Table, TableError

@@ -1,6 +1,6 @@
 """Sample files as loggers, spreadsheets and archives write them, each with the same truth: 48 hours of three columns.
 
-    python tests/tables/samples.py FOLDER
+    python tests/tables/sample_files.py FOLDER
 
 Each function writes one way. What it returns says what a reader must find, or which option a refusal must name.
 """
