@@ -343,7 +343,7 @@ def read_readings(
             *notes,
             f"Column {target!r}: readings come in steps of {step:g}; the error of rounding counts as noise.",
         )
-    clock = _clock(chosen, inputs, kept)
+    clock = NO_CLOCK if sensors is not None else _clock(chosen, inputs, kept)  # sensors read at the same times
     notes = (*notes, *clock.notes)
     return Readings(
         target,
