@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from biasgp.data.columns import read_readings
+from biasgp.data.columns import Beside, read_readings
 from biasgp.data.marks import find_marks, find_resolution, is_coarse
 from biasgp.data.table import Format, ReadOptions, Table, TableError
 
@@ -15,7 +15,7 @@ def read(tmp_path):
     def read(cells, head="x;y", limits=None, **options):
         path = tmp_path / "t.csv"
         path.write_text(f"{head}\n" + "".join(f"{i};{cell}\n" for i, cell in enumerate(cells)), encoding="utf-8")
-        return read_readings(Table.read(path, ReadOptions(**options)), "y", ["x"], limits=limits)
+        return read_readings(Table.read(path, ReadOptions(**options)), "y", ["x"], beside=Beside(limits=limits))
 
     return read
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biasgp.data.columns import Feature, read_readings, unit_of
+from biasgp.data.columns import Beside, Feature, read_readings, unit_of
 from biasgp.data.table import ReadOptions, Table, TableError
 from biasgp.data.times import parse_times
 
@@ -152,7 +152,7 @@ def test_where_uses_numbers_times_and_text(table):
     assert readings(data, "y", where="a > 10").kept.sum() == 19
     assert readings(data, "y", where="time >= '2005-03-05'").kept.sum() == (TIMES >= "2005-03-05").sum()
     assert readings(data, "y", where="`my flag` == ''").kept.sum() == 26
-    np.testing.assert_array_equal(readings(data, "y", flag_column="my flag").flags, np.arange(30) < 4)
+    np.testing.assert_array_equal(readings(data, "y", beside=Beside(flags="my flag")).flags, np.arange(30) < 4)
 
 
 def test_a_model_reads_its_features_from_a_new_table_by_the_same_clock(table):
@@ -224,7 +224,7 @@ BAD_COLUMNS = {
     "where: code": (text(), {"where": "@pd.io"}, "cannot be read"),
     "where: dunder": (text(), {"where": "a.__class__"}, "attributes are not allowed"),
     "where: nothing left": (text(), {"where": "a > 99"}, "0 usable rows"),
-    "unknown flags": (text(), {"flag_column": "flag"}, "no column 'flag'"),
+    "unknown flags": (text(), {"beside": Beside(flags="flag")}, "no column 'flag'"),
 }
 
 

@@ -19,7 +19,7 @@ from biasgp.analysis.choosing import choose_kernel
 from biasgp.analysis.noise import with_stated_noise
 from biasgp.analysis.order import EventTable, needed_order, order_column
 from biasgp.covariance.markov import is_markov
-from biasgp.data.columns import Feature, Readings, read_readings
+from biasgp.data.columns import Beside, Feature, Readings, read_readings
 from biasgp.data.table import ReadOptions, Table
 from biasgp.estimators import METHODS
 from biasgp.estimators.base import BaseGP
@@ -103,9 +103,8 @@ class Selection:
         """The numbers in a table, or in a part of it, and the events among them."""
         inputs = self.without_noise_column(table)
         names = self.feature_names(inputs.columns)
-        more = {"where": self.where, "flag_column": self.flag_column, "together": self.together}
-        more["limits"] = self.censored_column
-        found = read_readings(inputs, self.target, names, **more)
+        beside = Beside(self.flag_column, self.together, self.censored_column)
+        found = read_readings(inputs, self.target, names, where=self.where, beside=beside)
         found = with_stated_noise(found, table, self.noise, self.noise_column)
         if events is None:
             return found

@@ -22,7 +22,7 @@ MINUTE = 1.0 / 60.0
 
 
 @dataclass(frozen=True)
-class _Policy:
+class _SchedulePolicy:
     """When flags are a schedule."""
 
     fewest: int = 4  # flagged readings at that time, on different days
@@ -32,7 +32,7 @@ class _Policy:
     coarsest: float = 1.0  # hours; a time of day that is less definite than that is none
 
 
-POLICY = _Policy()
+POLICY = _SchedulePolicy()
 
 
 @dataclass(frozen=True)

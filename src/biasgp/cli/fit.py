@@ -126,7 +126,7 @@ def fit(
     output = Output(force, quiet=quiet or as_json, flags=FlagScheme(flags.value, suspect_at, fail_at))
     if quiet + as_json + verbose > 1:
         raise WrongUseError("--quiet, --json and --verbose each say how much is said: choose one.")
-    told = _Told(as_json, quiet, verbose)
+    told = _Voice(as_json, quiet, verbose)
     missing = tuple(na or ())
     form = (sep, encoding, flag_column, decimal, day_first, header)
     selection = Selection(table, target, features, missing, where, *form, events, together, verdicts)
@@ -164,7 +164,7 @@ def fit(
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Voice:
     """How much is said of what was found."""
 
     as_json: bool

@@ -291,21 +291,30 @@ def _time_feature(table: Table, name: str, kinds: Mapping[str, str]) -> Feature:
     return Feature(" ".join(columns), columns, True, pd.Timestamp(first).isoformat(), times.zoned, times.offset_hours)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Columns that say something of the readings and are neither target nor feature."""
+
+    flags: str | None = None
+    together: str | None = None
+    """Names the sensor, where several are in the table."""
+    limits: str | None = None
+    """Says which readings are detection limits."""
+
+
+_NOTHING_BESIDE = Beside()
+
+
 def read_readings(
     table: Table,
     target: str | None,
     features: Sequence[str] | None,
     *,
     where: str | None = None,
-    flag_column: str | None = None,
-    together: str | None = None,
-    limits: str | None = None,
+    beside: Beside = _NOTHING_BESIDE,
 ) -> Readings:
-    """Everything a fit needs from a table.
-
-    `together` is the column that names the sensor, where several are in it; `limits` the one that says which readings
-    are detection limits.
-    """
+    """Everything a fit needs from a table."""
+    flag_column, together, limits = beside.flags, beside.together, beside.limits
     if together is not None and together in (target, flag_column, *(features or ())):
         raise TableError(
             f"{together!r} names the sensors (--together): it cannot be the target, a feature or a flag too."

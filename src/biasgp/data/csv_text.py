@@ -12,7 +12,7 @@ from itertools import islice
 
 import pandas as pd
 
-from biasgp.data.layout import COMMENT, HEAD, SEPARATORS, Layout, Said, find, is_value
+from biasgp.data.layout import COMMENT, HEAD, SEPARATORS, Said, TextLayout, find, is_value
 from biasgp.data.quick import quick_frame
 from biasgp.messages import TableError, clip
 
@@ -93,7 +93,7 @@ def unit_names(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
 class _Lines:
     """The lines of a file from its header on; `notes` say what was passed over among them."""
 
-    def __init__(self, body: bytes, head: list[str], layout: Layout, name: str) -> None:
+    def __init__(self, body: bytes, head: list[str], layout: TextLayout, name: str) -> None:
         self.body, self.head, self.layout, self.name = body, head, layout, name
         self.notes: list[str] = []
 

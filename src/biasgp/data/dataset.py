@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from biasgp.data.csv_text import Cells, refuse_duplicates
-from biasgp.data.sources import LIMITS, Source
+from biasgp.data.sources import LIMITS, Content
 from biasgp.messages import TableError, clip
 
 SHOWN = 6
@@ -24,7 +24,7 @@ SHOWN = 6
 
 
 @contextmanager
-def opened(source: Source, *, decoded: bool = True) -> Iterator[Any]:
+def opened(source: Content, *, decoded: bool = True) -> Iterator[Any]:
     """The xarray Dataset of a source; with `decoded` False as it is in the file, and not as it is meant."""
     try:
         import xarray as xr
@@ -46,7 +46,7 @@ def opened(source: Source, *, decoded: bool = True) -> Iterator[Any]:
         yield dataset
 
 
-def _open(xr: Any, source: Source, held: ExitStack, decoded: bool) -> Any:
+def _open(xr: Any, source: Content, held: ExitStack, decoded: bool) -> Any:
     if source.kind != "zarr":
         engine = "scipy" if source.data.startswith(b"CDF") else "h5netcdf"
         return xr.open_dataset(io.BytesIO(source.data), engine=engine, decode_cf=decoded)
@@ -58,7 +58,7 @@ def _open(xr: Any, source: Source, held: ExitStack, decoded: bool) -> Any:
     return xr.open_zarr(folder, chunks=None, decode_cf=decoded)
 
 
-def read_dataset(source: Source) -> tuple[Cells, str]:
+def read_dataset(source: Content) -> tuple[Cells, str]:
     """The cells of the variables along the dimension that most have, and the name of that."""
     with opened(source) as dataset:
         # As large as they say they are, whatever the file takes on disk.

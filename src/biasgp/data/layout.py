@@ -78,7 +78,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """Where the header and its units are, by line from 0; `before` counts the lines that are passed over."""
 
     sep: str
@@ -149,7 +149,7 @@ def _records(head: Sequence[str], mark: str) -> list[tuple[int, list[str]]]:
     return found
 
 
-def find(lines: Sequence[str], sep: str | None, said: Said, name: str) -> Layout:
+def find(lines: Sequence[str], sep: str | None, said: Said, name: str) -> TextLayout:
     """The layout of a file from its first lines."""
     mark = separator(lines, sep)
     if said.skip is not None or said.header is False:
@@ -160,27 +160,27 @@ def find(lines: Sequence[str], sep: str | None, said: Said, name: str) -> Layout
         (place, _records(head, each)) for each in marks if (place := _place(_records(head, each), each, said, name))
     ]
     if not found:
-        return Layout(mark, next((i for i, line in enumerate(lines) if line.strip()), 0))
+        return TextLayout(mark, next((i for i, line in enumerate(lines) if line.strip()), 0))
     return max(
         found, key=lambda each: (_share_of_values([r for i, r in each[1] if i >= each[0].header]), each[0].width)
     )[0]
 
 
-def find_in_rows(records: Records, said: Said, name: str) -> Layout:
+def find_in_rows(records: Records, said: Said, name: str) -> TextLayout:
     """The same for rows that came as such, all of one width."""
     if said.skip is not None or said.header is False:
         rows = [record for record in records if record[0] >= (said.skip or 0)]
         if not rows:
             raise TableError(f"--skip {said.skip}: {name} has no row after these. Say less.")
         units = () if said.header is False else _units_below(rows, 0, _value_columns(rows[1:]), said.units)
-        return Layout("", rows[0][0], units, width=len(rows[0][1]))
+        return TextLayout("", rows[0][0], units, width=len(rows[0][1]))
     width = max(len(row) for _, row in records)
     # A title, or a remark, fills the first cells only; such rows are shorter than the table.
     trimmed = [(i, _without_end(row)) for i, row in records]
     lengths = Counter(len(row) for _, row in trimmed[len(trimmed) // 2 :])
     least = lengths.most_common(1)[0][0]
     padded = [(i, row + [""] * (width - len(row)) if 2 * len(row) > least else row) for i, row in trimmed]
-    return _place(padded, "", said, name) or Layout("", records[0][0], width=width)
+    return _place(padded, "", said, name) or TextLayout("", records[0][0], width=width)
 
 
 def _without_end(row: list[str]) -> list[str]:
@@ -189,20 +189,20 @@ def _without_end(row: list[str]) -> list[str]:
     return row[: last + 1]
 
 
-def _as_said(lines: Sequence[str], mark: str, said: Said, name: str) -> Layout:
+def _as_said(lines: Sequence[str], mark: str, said: Said, name: str) -> TextLayout:
     """The layout where the user says how many lines come before the header."""
     skip = said.skip or 0
     records = [(i + skip, row) for i, row in _records(lines[skip : skip + LOOKED_AT], mark)]
     if not records:
         raise TableError(f"--skip {skip}: {name} has no row after its first {skip} lines. Say less.")
     if said.header is False:
-        return Layout(mark, records[0][0], width=len(records[0][1]))
+        return TextLayout(mark, records[0][0], width=len(records[0][1]))
     units = _units_below(records, 0, _value_columns(records[1:]), said.units)
     columns = _value_columns(records[1 + len(units) :])
-    return Layout(mark, records[0][0], units, True, len(records[0][1]), text_first=0 not in columns)
+    return TextLayout(mark, records[0][0], units, True, len(records[0][1]), text_first=0 not in columns)
 
 
-def _place(records: list[tuple[int, list[str]]], mark: str, said: Said, name: str) -> Layout | None:
+def _place(records: list[tuple[int, list[str]]], mark: str, said: Said, name: str) -> TextLayout | None:
     """The layout with one separator; None where this one gives no table that begins anywhere but in the first line."""
     records = [(i, row) for i, row in records if any(map(str.strip, row))]
     rows = [(i, row) for i, row in records if not row[0].lstrip().startswith(COMMENT)]
@@ -221,7 +221,9 @@ def _place(records: list[tuple[int, list[str]]], mark: str, said: Said, name: st
     if beside and any(map(is_value, rows[h][1])):
         return None  # what follows is no header, but rows after a line that is not even
     units = _units_below(rows[: max(len(leading), h + 2)], h, columns, said.units)
-    return Layout(mark, rows[h][0], units, beside or bool(units), len(rows[h][1]), True, text_first=0 not in columns)
+    return TextLayout(
+        mark, rows[h][0], units, beside or bool(units), len(rows[h][1]), True, text_first=0 not in columns
+    )
 
 
 def _hashed_header(records: Records, rows: Records) -> list[tuple[int, list[str]]]:

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from biasgp.data.csv_text import refuse_duplicates
-from biasgp.data.sources import LIMITS, Source
+from biasgp.data.sources import LIMITS, Content
 from biasgp.messages import TableError, clip
 
 
-def read_columns(source: Source) -> pd.DataFrame:
+def read_columns(source: Content) -> pd.DataFrame:
     """The columns, and the index where it has a name or holds times."""
     import pyarrow as pa
 
@@ -41,7 +41,7 @@ def read_columns(source: Source) -> pd.DataFrame:
     return pd.DataFrame({column: _simple(frame[column]) for column in frame.columns})
 
 
-def _parquet(source: Source) -> Any:
+def _parquet(source: Content) -> Any:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(io.BytesIO(source.data))
@@ -53,7 +53,7 @@ def _parquet(source: Source) -> Any:
     return file.read()
 
 
-def _feather(source: Source) -> Any:
+def _feather(source: Content) -> Any:
     import pyarrow.feather as feather
 
     table = feather.read_table(io.BytesIO(source.data))

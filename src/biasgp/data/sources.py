@@ -83,7 +83,7 @@ _STORES = ("zarr.json", ".zgroup", ".zmetadata")
 
 
 @dataclass(frozen=True)
-class Source:
+class Content:
     """The content of a file: its name, what it is (csv, parquet, feather, excel, netcdf, zarr), and its bytes."""
 
     name: str
@@ -117,17 +117,17 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def open_source(source: str | Path) -> Source:
+def open_source(source: str | Path) -> Content:
     """What a file or standard input holds, unpacked."""
     if str(source) == STDIN:
-        return _unpacked(Source("standard input", "", sys.stdin.buffer.read()))
+        return _unpacked(Content("standard input", "", sys.stdin.buffer.read()))
     path = Path(source)
     if path.is_dir() and any((path / each).exists() for each in _STORES):
-        return Source(path.name, "zarr", b"", path)
-    return _unpacked(Source(path.name, "", _bytes_of(path), path))
+        return Content(path.name, "zarr", b"", path)
+    return _unpacked(Content(path.name, "", _bytes_of(path), path))
 
 
-def _unpacked(source: Source) -> Source:
+def _unpacked(source: Content) -> Content:
     for _ in range(LIMITS.layers + 1):
         kind = _kind(source)
         if kind == "zip":
@@ -137,18 +137,18 @@ def _unpacked(source: Source) -> Source:
         elif kind in _OPENERS:
             source = _from_stream(source, kind)
         else:
-            return Source(source.name, kind, source.data, source.path, source.packed)
+            return Content(source.name, kind, source.data, source.path, source.packed)
     raise TableError(f"{source.name} is compressed more than {LIMITS.layers} times over. Unpack it first.")
 
 
-def _kind(source: Source) -> str:
+def _kind(source: Content) -> str:
     for magic, what, remedy in _FOREIGN:
         if source.data.startswith(magic):
             raise TableError(f"{source.name} is {what}, not a table of text. Save it {remedy} first.")
     return next((kind for magic, kind in _MAGIC if source.data.startswith(magic)), "csv")
 
 
-def _from_stream(source: Source, kind: str) -> Source:
+def _from_stream(source: Content, kind: str) -> Content:
     """The content of a gzip, xz or bzip2 file, in pieces, so that a bomb is found before it has gone off."""
     packed, pieces, size = len(source.data), [], 0
     try:
@@ -161,10 +161,10 @@ def _from_stream(source: Source, kind: str) -> Source:
         raise TableError(
             f"{source.name} is compressed ({kind}) and damaged or cut short: {clip(str(error), 120)}. Copy it again."
         ) from None
-    return Source(source.name, "", b"".join(pieces), source.path, (*source.packed, kind))
+    return Content(source.name, "", b"".join(pieces), source.path, (*source.packed, kind))
 
 
-def _from_zip(source: Source) -> Source:
+def _from_zip(source: Content) -> Content:
     """The one table in a zip file; or the file as it is, where it is a workbook or a store of arrays."""
     try:
         with zipfile.ZipFile(io.BytesIO(source.data)) as archive:
@@ -173,9 +173,9 @@ def _from_zip(source: Source) -> Source:
             LIMITS.refuse(sum(info.file_size for info in files), len(source.data), source.name)
             names = {info.filename for info in files}
             if "xl/workbook.xml" in names:
-                return Source(source.name, "excel", source.data, source.path, source.packed)
+                return Content(source.name, "excel", source.data, source.path, source.packed)
             if names & set(_STORES):
-                return Source(source.name, "zarr", source.data, source.path, source.packed)
+                return Content(source.name, "zarr", source.data, source.path, source.packed)
             own = [info for info in files if not info.filename.startswith("__MACOSX/")]
             own = [info for info in own if not Path(info.filename).name.startswith(".")]
             if len(own) != 1:
@@ -202,7 +202,7 @@ def _from_zip(source: Source) -> Source:
             f"{source.name} begins like an Excel workbook or a zip file, but is damaged: {clip(str(error), 120)}. "
             "Write or copy it again."
         ) from None
-    return Source(source.name, "", data, source.path, (*source.packed, "zip"))
+    return Content(source.name, "", data, source.path, (*source.packed, "zip"))
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from biasgp.data.dataset import read_dataset
 from biasgp.data.layout import Said, is_value
 from biasgp.data.numbers import COMMA, MISSING, POINT
 from biasgp.data.parquet import read_columns
-from biasgp.data.sources import Source, expanded, open_source
+from biasgp.data.sources import Content, expanded, open_source
 from biasgp.data.workbook import read_workbook
 from biasgp.messages import TableError, clip
 
@@ -102,7 +102,7 @@ class Table:
         return tables[0] if len(tables) == 1 else _as_one(tables)
 
     @classmethod
-    def _of(cls, source: Source, options: ReadOptions) -> Table:
+    def _of(cls, source: Content, options: ReadOptions) -> Table:
         """What a file holds, by its kind."""
         if source.kind != "zarr" and not source.data[:1000].strip() and not source.data.strip():
             raise TableError(f"{source.name} is empty. Give a table with a header line and a row for each reading.")
@@ -208,7 +208,7 @@ def _as_one(tables: Sequence[Table]) -> Table:
 class Origin:
     """Where a table came from, so that results can be written in its form."""
 
-    source: Source
+    source: Content
     sep: str = ""
     encoding: str = ""
     """Of text, as the separator."""
@@ -222,7 +222,7 @@ class Origin:
         return replace(self, whole=False, source=replace(self.source, data=b""))
 
 
-def _cells_of(source: Source, options: ReadOptions) -> tuple[Cells, Origin]:
+def _cells_of(source: Content, options: ReadOptions) -> tuple[Cells, Origin]:
     """The cells of a file, by its kind."""
     if source.kind in ("parquet", "feather"):
         return Cells(read_columns(source)), Origin(source)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from biasgp.data.csv_text import Cells, named_columns, unit_names
 from biasgp.data.layout import COMMENT, LOOKED_AT, Said, find_in_rows
-from biasgp.data.sources import Source
+from biasgp.data.sources import Content
 from biasgp.messages import TableError, clip
 
 MOST_CELLS = 50_000_000
@@ -19,7 +19,7 @@ MOST_CELLS = 50_000_000
 _NUMBERS = (int, float)
 
 
-def read_workbook(source: Source, sheet: str | None, said: Said) -> Cells:
+def read_workbook(source: Content, sheet: str | None, said: Said) -> Cells:
     """The cells of a sheet: the one named, or the only one that holds anything."""
     try:
         import openpyxl

@@ -126,7 +126,7 @@ class SparseBiasGP(LargeGP):
         events: ArrayLike | None = None,
         verdict: ArrayLike | None = None,
         censored: ArrayLike | None = None,
-        **client: Any,
+        client: Any = None,
     ) -> Self:
         """Fit to readings y at the rows of X, as GaussianGP.fit does.
 
@@ -145,7 +145,7 @@ class SparseBiasGP(LargeGP):
             one another are in one episode together or in none. All other labels, the share of outliers and their slab
             follow from the verdicts too.
         """
-        with self._prepared(X, y, noise_variance, censored, **client) as (problem, response, watch):
+        with self._prepared(X, y, noise_variance, censored, client) as (problem, response, watch):
             problem, serviced = self._told(problem, verdict), self._checked_events(events)
             found, problem = self._fit_to_all(problem, serviced)
             self._readings = Explainer(problem, _where_it_ended(found), response, serviced)

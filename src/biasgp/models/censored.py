@@ -29,7 +29,7 @@ from biasgp.watch import out_of_time
 
 
 @dataclass(frozen=True)
-class _Policy:
+class _SitesPolicy:
     """When the sites have converged: means to so many standard deviations, variances to that share of themselves."""
 
     tolerance: float = 1e-6
@@ -45,7 +45,7 @@ class _Policy:
     stays: float = 0.003  # mismatch, as of the tolerance, of sites that stay while the parameters move once more
 
 
-POLICY = _Policy()
+POLICY = _SitesPolicy()
 EXACT_UP_TO = 4
 """Censored readings of which the probability is computed by quadrature (`log_probability`), to 1e-9."""
 

@@ -27,7 +27,7 @@ TREND = "trend"
 
 
 @dataclass(frozen=True)
-class _Policy:
+class _ChoicePolicy:
     """On which readings, and from when on a cycle can be told from anything else."""
 
     most_rows: int = 300  # as for transforms: the choice takes a few seconds of a fit
@@ -46,7 +46,7 @@ class _Policy:
     points: int = 97  # of a cycle at which its size is measured: every quarter of an hour of a day
 
 
-POLICY = _Policy()
+POLICY = _ChoicePolicy()
 
 
 @dataclass(frozen=True)

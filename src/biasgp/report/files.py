@@ -16,7 +16,7 @@ from biasgp.data.columns import Readings
 from biasgp.data.table import Table
 from biasgp.persistence import save_model
 from biasgp.report.fit_page import fit_page
-from biasgp.report.forms import Results
+from biasgp.report.forms import ResultFiles
 from biasgp.report.inert import inert
 
 _OWN_FLAGS = FlagScheme()
@@ -27,7 +27,7 @@ def write_results(
 ) -> None:
     """Write what came of a fit into a folder; `plotly` as for `fit_page`."""
     flags = flags_of(outcome, scheme)
-    results = Results.of(table, outcome, flags)
+    results = ResultFiles.of(table, outcome, flags)
     save_model(folder / "model.skops", outcome.fitted.estimator, _about(table, outcome.readings, outcome.settings))
     (folder / "report.html").write_text(fit_page(FitRecord.of(outcome), plotly), encoding="utf-8")
     inert(results.frame).to_csv(folder / "cleaned.csv", index=False)

@@ -32,7 +32,7 @@ WITHOUT_UNIT = frozenset({"outlier_probability", "log_odds"})
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultFiles:
     """The table with what was found: all its rows and columns as they are, and new columns."""
 
     frame: pd.DataFrame
@@ -44,7 +44,7 @@ class Results:
     flags: Flags | None = None
 
     @classmethod
-    def of(cls, table: Table, outcome: Analysis, flags: Flags | None) -> Results:
+    def of(cls, table: Table, outcome: Analysis, flags: Flags | None) -> ResultFiles:
         """Of a fit, with the flags of a scheme."""
         frame = cleaned(table, outcome, flags)
         new = tuple(frame.columns[len(table.columns) :])
