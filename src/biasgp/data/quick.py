@@ -78,8 +78,7 @@ def quick_numbers(chunks: list[Any]) -> tuple[Array, bool] | None:
         part = _numbers_in(chunk)
         if part is None:
             return None
-        values, known = part
-        text = _bytes(known)
+        values, known, text = part
         if b"." in text or b"e" in text or b"E" in text:
             pointed = True
             if proofs <= FEW:
@@ -90,27 +89,30 @@ def quick_numbers(chunks: list[Any]) -> tuple[Array, bool] | None:
     return np.concatenate(parts), pointed
 
 
-def _numbers_in(chunk: Any) -> tuple[Array, Any] | None:
-    """The numbers of some cells, and those of the cells that hold one."""
+def _numbers_in(chunk: Any) -> tuple[Array, Any, bytes] | None:
+    """The numbers of some cells, those of the cells that hold one, and the text of these."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known, nothing = chunk, None
-    if _bytes(chunk).translate(None, _PLAIN) or np.diff(_bounds(chunk)).min() == 0:
+    known, nothing, text = chunk, None, _bytes(chunk)
+    if b":" in text[:SAMPLE]:
+        return None  # times, as a rule; no number has a colon
+    if text.translate(None, _PLAIN) or np.diff(_bounds(chunk)).min() == 0:
         chunk = pc.utf8_trim_whitespace(chunk)
         nothing = pc.is_in(chunk, pa.array(_WORDS, chunk.type))
         known = chunk.filter(pc.invert(nothing))
-        if _bytes(known).translate(None, _PLAIN):
+        text = _bytes(known)
+        if text.translate(None, _PLAIN):
             return None
     try:
         values = known.cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid:
         return None
     if nothing is None:
-        return values, known
+        return values, known, text
     every = np.full(len(chunk), np.nan)
     every[~nothing.to_numpy(zero_copy_only=False)] = values
-    return every, known
+    return every, known, text
 
 
 def quick_times(chunks: list[Any]) -> tuple[np.ndarray, str] | None:
