@@ -372,7 +372,7 @@ def test_killed_at_any_time_it_loses_and_repeats_nothing(watch, live, tmp_path, 
     begun(watch, live, "v.jsonl")
     rng, out, seen = random.Random(int(os.environ.get("SEED", "5"))), tmp_path / "v.jsonl", b""
     rest = list(NEW)
-    for _ in range(4):
+    for _ in range(3):
         with start(tmp_path, model, "--out", "v.jsonl", "--follow") as process:
             count, target = out.read_text().count("\n") if out.exists() else 0, rng.randint(5, 20)
             for row in rest[:target]:

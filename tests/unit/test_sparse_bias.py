@@ -284,8 +284,8 @@ def fitted_to_skewed(response):
 def grid_of_readings(model, x):
     """Readings from far below to far above all that the model expects, denser where it expects them."""
     levels = model.predict_quantiles(x, [1e-4, 0.5, 1.0 - 1e-4], include_noise=True)[0]
-    wide = np.geomspace(1e-4, 1e6, 20_001)
-    return np.unique(np.concatenate([levels[1] - wide, np.linspace(levels[0], levels[2], 4001), levels[1] + wide]))
+    wide = np.geomspace(1e-4, 1e6, 4001)
+    return np.unique(np.concatenate([levels[1] - wide, np.linspace(levels[0], levels[2], 1001), levels[1] + wide]))
 
 
 @pytest.mark.parametrize("response", ["identity", "log", "yeo-johnson"])
