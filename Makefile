@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/biasgp demo --out demo --force
 
+# One process per core, so that BLAS needs no threads of its own.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Generated data sets, tables, model files and expressions, for as long as you like: make fuzz MINUTES=60 SEED=2.
 MINUTES ?= 10
