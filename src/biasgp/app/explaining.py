@@ -35,9 +35,9 @@ class Explainers:
             self._found.move_to_end(path)
             return self._found[path]
 
-    def explain(self, path: Path, i: int, seconds: float | None) -> ReadingExplanation | None:
-        """Why reading i of a fit was flagged or was not, with its witnesses; TimeoutError where that takes longer."""
-        explain = self.prepare(path).result(seconds)
+    def explain(self, path: Path, i: int) -> ReadingExplanation | None:
+        """Why reading i of a fit was flagged or was not, with its witnesses, when the model is there."""
+        explain = self.prepare(path).result()
         return None if explain is None else explain(i)
 
 

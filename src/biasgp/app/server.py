@@ -38,8 +38,6 @@ TOKEN_BYTES = 32
 MOST_QUEUED = 1000
 MOST_DIGITS = 12
 """Of a row."""
-PATIENCE = 0.05
-"""Seconds that an explanation waits for the model, which knows the neighbours; what else there is to say is kept."""
 LARGEST = 1e300
 """Of a place on the axis."""
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
@@ -339,8 +337,8 @@ def _step(action: str) -> Handler:
 
 
 def _explain(desk: Desk, request: Request, _: Any) -> Any:
-    patience = None if request.query_params.get("wait") == "1" else PATIENCE
-    return views.explain_view(desk.project, _whole(request, "row") - 1, patience)
+    wait = request.query_params.get("wait") == "1"
+    return views.explain_view(desk.project, _whole(request, "row") - 1, with_neighbours=wait)
 
 
 def _queue(desk: Desk, request: Request, _: Any) -> Any:

@@ -209,10 +209,10 @@ def _in_short(view: FitView, place: int) -> str:
     return f"{read} read, {quantity(float(expected), unit)} expected; taken for {kind}"
 
 
-def explain_view(project: Project, row: int, seconds: float | None = None) -> dict[str, Any]:
+def explain_view(project: Project, row: int, *, with_neighbours: bool = True) -> dict[str, Any]:
     """Why a reading, the first of which is 0, was flagged or was not.
 
-    Its neighbours are asked of the model; where that is not there after some seconds, they are pending.
+    Its neighbours are asked of the model, which takes longer than all else; without them, they are pending.
     """
     loaded = project.readable()
     assert loaded.readings is not None
@@ -234,7 +234,7 @@ def explain_view(project: Project, row: int, seconds: float | None = None) -> di
     why = view.explanation(place)
     if why is None:
         return about | _without_explanation(view, place)
-    witnesses = _witnesses(project, sensor, view, place, seconds)
+    witnesses = _witnesses(project, sensor, view, place) if with_neighbours else None
     words = why.told(f"row {row + 1}", view.about["unit"])
     needed = [sentence for sentence in _sentences(words) if sentence.startswith("For it to be good")]
     return about | {
@@ -290,19 +290,11 @@ def _sentences(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _witnesses(
-    project: Project, sensor: str | None, view: FitView, place: int, seconds: float | None
-) -> Sequence[tuple[int, float]] | None:
-    """Readings that matter to the odds of another, by their places in the view, and the odds without each.
-
-    None where the model that knows is not there after some seconds.
-    """
+def _witnesses(project: Project, sensor: str | None, view: FitView, place: int) -> Sequence[tuple[int, float]]:
+    """Readings that matter to the odds of another, by their places in the view, and the odds without each."""
     path = project.model_file(sensor)
     index = view.columns["index"]
-    try:
-        why = None if path is None else project.explainers.explain(path, int(index[place]), seconds)
-    except TimeoutError:
-        return None
+    why = None if path is None else project.explainers.explain(path, int(index[place]))
     if why is None:
         return []
     by_index = np.full(int(index.max()) + 1, -1)

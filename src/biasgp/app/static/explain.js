@@ -3,6 +3,7 @@ import * as api from "./api.js";
 import { $, clipped, count, el, fill, number, thousands } from "./dom.js";
 
 const REASONS = { doubt: "in doubt", effect: "moves the curve", named: "named by the fit" };
+const FOLLOWING = 250;  // milliseconds that a reading is looked at before its neighbours are asked for
 const PATIENCE = 150;  // ms before what was shown of another reading goes
 let asked = null;
 
@@ -32,8 +33,10 @@ export async function show(row, go) {
     clearTimeout(waiting);
     fill($("explanation"), ...parts(why, go));
     $("explanation").scrollTop = 0;
-    // The model that knows the neighbours is on its way: they follow.
-    if (why.pending) fill($("explanation"), ...parts(await api.explain(row, signal, true), go));
+    if (!why.pending) return;
+    // The model knows the neighbours, and takes its time: they follow, unless somebody has gone on to another reading.
+    await new Promise((done) => setTimeout(done, FOLLOWING));
+    if (!signal.aborted) fill($("explanation"), ...parts(await api.explain(row, signal, true), go));
   } catch (error) {
     if (error.name === "AbortError") return;
     clearTimeout(waiting);
