@@ -11,6 +11,13 @@ from biasgp._typing import Array
 _ROUNDING = 1e-12
 """Standard deviation of a column, as a share of its largest value, that is rounding error."""
 
+_STRETCH = 40
+"""Rows of a stretch: a day and a half of hourly readings, and ten of them for each of a few parameters."""
+_ALIKE = 0.5
+"""Neighbours are alike where their ranks differ by less than this share of what two rows at random do."""
+_DISTINCT = 0.5
+"""Share of a column's values that must differ for it to have an order."""
+
 
 def column_scales(columns: Array) -> Array:
     """Standard deviation of each column; 1, or the range if that is larger, for one that varies by rounding alone."""
@@ -39,6 +46,41 @@ def representative_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
     order = np.lexsort((y, *X.T[::-1]))
     chosen = np.random.default_rng(0).permutation(len(X))[:size]
     return np.sort(order[chosen])
+
+
+def stretches_of_rows(X: Array, y: Array, size: int) -> NDArray[np.intp] | None:
+    """`size` rows in stretches of neighbours along the column in which neighbours are most alike.
+
+    None where they are not much alike in any column. A reading an hour later tells most of this one, and rows that are
+    spread over X have hardly any such neighbours: f then looks like noise.
+    """
+    order = np.lexsort((y, *X.T[::-1]))
+    column = _serial_column(X[order], y[order])
+    if column is None:
+        return None
+    along = order[np.argsort(X[order, column], kind="stable")]
+    count = max(1, round(size / _STRETCH))
+    rng = np.random.default_rng(0)
+    chosen = []
+    for share, kept in zip(np.array_split(along, count), np.array_split(np.arange(size), count), strict=True):
+        # At random within its share, so that not all stretches have the same hours.
+        first = rng.integers(max(1, len(share) - len(kept) + 1))
+        chosen.append(share[first : first + len(kept)])
+    return np.sort(np.concatenate(chosen))
+
+
+def _serial_column(X: Array, y: Array) -> int | None:
+    """The column along which neighbours' y differ least, by ranks; None where no column is much better than chance."""
+    rank = np.argsort(np.argsort(y)).astype(float)
+    shuffled = rank[np.random.default_rng(0).permutation(len(y))]
+    by_chance = float(np.median(np.abs(rank - shuffled)))
+    steps = np.full(X.shape[1], np.inf)
+    for j in range(X.shape[1]):
+        # In a column of few distinct values nobody has a neighbour.
+        if len(np.unique(X[:, j])) > _DISTINCT * len(X):
+            steps[j] = np.median(np.abs(np.diff(rank[np.argsort(X[:, j], kind="stable")])))
+    best = int(np.argmin(steps))
+    return best if steps[best] < _ALIKE * by_chance else None
 
 
 def neighbouring_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:

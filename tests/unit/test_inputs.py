@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from biasgp.inputs import column_scales, neighbour_gap, neighbouring_rows, representative_rows
+from biasgp.inputs import column_scales, neighbour_gap, neighbouring_rows, representative_rows, stretches_of_rows
 from biasgp.kernels import Matern32
 
 
@@ -93,3 +93,29 @@ def test_neighbouring_rows_come_in_pairs_of_nearest_neighbours(rng):
 
 def test_neighbouring_rows_of_readings_at_the_same_place():
     assert len(neighbouring_rows(np.ones((10, 2)), np.arange(10.0), 6)) == 6
+
+
+def hourly_readings(n=1400):
+    """Time, a column of noise, and a signal that is much alike from one hour to the next."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal(n), np.arange(n) / 24.0])
+    return X, np.sin(2.0 * np.pi * X[:, 1]) + 0.05 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("size", [40, 201, 466])
+def test_stretches_lie_along_the_column_in_which_neighbours_are_alike(size):
+    X, y = hourly_readings()
+    rows = stretches_of_rows(X, y, size)
+    assert len(np.unique(rows)) == size
+    assert np.mean(np.diff(rows) == 1) > 0.95
+    # From the beginning to the end, and the same readings whatever their order.
+    assert np.histogram(rows, bins=max(1, size // 40), range=(0, len(X)))[0].min() > 0
+    order = np.random.default_rng(1).permutation(len(X))
+    assert_array_equal(np.sort(order[stretches_of_rows(X[order], y[order], size)]), rows)
+
+
+def test_there_are_no_stretches_where_neighbours_differ_as_much_as_any_two():
+    X, y = hourly_readings()
+    assert stretches_of_rows(X[:, :1], y, 200) is None
+    # Nor along a column of few distinct values, where none is next to another.
+    assert stretches_of_rows(np.round(X[:, 1:] / 20.0), y, 200) is None

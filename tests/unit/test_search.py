@@ -43,6 +43,16 @@ def test_no_part_has_too_few_readings_for_its_length_scales(n, sizes):
     assert [len(part) for part in parts] == sizes
 
 
+def test_of_many_readings_in_order_of_time_the_parts_are_stretches_of_neighbours():
+    n = 1400
+    X = np.column_stack([np.random.default_rng(0).uniform(size=n), np.arange(n) / n])
+    few, third, everything = stages(Problem(X, np.sin(40.0 * X[:, 1]), Exponential(ard=True).bind(X), np.zeros(n)))
+    assert [len(few), len(third), len(everything)] == [200, 466, n]
+    assert np.isin(few, third).all()
+    assert np.mean(np.diff(third) == 1) > 0.95
+    assert np.mean(np.diff(few) == 1) > 0.9
+
+
 def two_basins(x):
     """Minima near −1 (the better one) and +1."""
     return float((x[0] ** 2 - 1.0) ** 2 + 0.3 * x[0]), np.array([4.0 * x[0] * (x[0] ** 2 - 1.0) + 0.3])

@@ -23,7 +23,7 @@ from biasgp.covariance.protocol import Engine, Posterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.covariance.vecchia_posterior import NeighbourSurroundings, VecchiaPosterior
-from biasgp.inputs import representative_rows
+from biasgp.inputs import representative_rows, stretches_of_rows
 from biasgp.kernels import Kernel
 from biasgp.models.problem import EVERYTHING, Problem, Rows
 from biasgp.optimize import Objective, Report, go_on, multistart, resume
@@ -86,7 +86,8 @@ def covariance_starts(kernel: Kernel) -> list[Array]:
 def stages(problem: Problem) -> list[NDArray[np.intp]]:
     """Rows that a search goes through one after the other, each part within the next; the last are all of them.
 
-    The first is a representative part, unless there are few readings.
+    The first is a representative part, unless there are few readings. Of very many, where readings next to one another
+    in some column are much alike, the parts are stretches of neighbours.
     """
     sizes, least = [len(problem)], POLICY.few_per_parameter * (len(problem.kernel.theta) + 1)
     few = max(POLICY.few, least)
@@ -94,7 +95,12 @@ def stages(problem: Problem) -> list[NDArray[np.intp]]:
         sizes.append(sizes[-1] // POLICY.growth)
     if len(problem) >= max(POLICY.few_from, 2 * least):
         sizes.append(min(few, len(problem) // 2))
-    return [representative_rows(problem.X, problem.y, size) for size in reversed(sizes)]
+    parts = [np.arange(len(problem))]
+    for size in sizes[1:]:
+        X, y = problem.X[parts[-1]], problem.y[parts[-1]]
+        stretches = stretches_of_rows(X, y, size) if len(sizes) > 2 else None
+        parts.append(parts[-1][representative_rows(X, y, size) if stretches is None else stretches])
+    return parts[::-1]
 
 
 def search(build: Build, problem: Problem, starts: Sequence[Array], bounds: Array, max_iter: int) -> Report:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.inputs import neighbouring_rows
+from biasgp.inputs import neighbouring_rows, stretches_of_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson, is_constant
 
 RESPONSES = ("identity", "log", "yeo-johnson", "auto")
-MIN_ROWS, MAX_ROWS = 20, 300
+MIN_ROWS, MAX_ROWS = 20, 450
 """With fewer readings than the first there is no choice: the middle 90 % that the power is fitted to is then all of
 them, and the mean log density of a reading is uncertain by more than ten times MIN_GAIN."""
 MAX_ITERATIONS = 30
@@ -44,7 +44,9 @@ def choose_transform(
         return YeoJohnson.of(y)
     candidates: list[Transform] = [Identity(), Log.of(y), YeoJohnson.of(y)]
     X, y = X[measured], y[measured]
-    rows = neighbouring_rows(X, y, min(len(y), MAX_ROWS))
+    size = min(len(y), MAX_ROWS)
+    rows = stretches_of_rows(X, y, size)
+    rows = neighbouring_rows(X, y, size) if rows is None else rows
     scores = [_score(X[rows], y[rows], kernel, names, transform) for transform in candidates]
     scores[0] += MIN_GAIN
     return candidates[int(np.argmax(scores))]

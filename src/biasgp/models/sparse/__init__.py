@@ -26,7 +26,7 @@ from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.search import Known, Search, SparseBiasFit, State, at_lower_bound
+from biasgp.models.sparse.search import POLICY, Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.watch import stage
@@ -67,22 +67,16 @@ def fit(
             state = start(search, state)
     for wider in more:
         few_search, few_labels, known_rows = search, state.labels, np.searchsorted(wider, rows)
-        search, rows = Search(problem[wider]), wider
+        # What a part of the readings has shown in full needs no more than adjusting to all of them.
+        rough = wider is more[-1] and len(more) > 1
+        search, rows = Search(problem[wider], POLICY.quick(POLICY.max_rounds) if rough else POLICY), wider
         with blas_threads_for(len(rows)):
             state = recipe.add_readings(search, few_search, known_rows)
             if np.mean(state.labels[known_rows] != few_labels) > recipe.add_readings.different:
                 state = recipe.where_labels_moved(search, state, known_rows)
-
-    def complete(search: Search, state: State) -> State:
-        state = recipe.complete(search, state)
-        limits = recipe.second_look if more and search.problem.shared is None else None
-        # The first starts know nothing of episodes.
-        if limits is not None and search.looks_non_gaussian(state, limits):
-            # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
-            again = recipe.complete(search, recipe.begin(search))
-            state = again if again.evidence > state.evidence else state
-        return state
-
+            if wider is not more[-1]:
+                state = _Complete(recipe, looks_again=True)(search, state)
+    complete = _Complete(recipe, looks_again=len(more) == 1)
     finish = _Finish(recipe, max_iter, rng)
     with blas_threads_for(len(problem)):
         if told.ordering is None:
@@ -170,6 +164,25 @@ class _Told:
         if verdict is None:
             return found
         return replace(found, probability=np.where(np.isnan(verdict), found.probability, verdict))
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """All that is tried from the best state so far; `looks_again` where that began with fewer readings."""
+
+    recipe: Recipe
+    looks_again: bool
+
+    def __call__(self, search: Search, state: State) -> State:
+        recipe = self.recipe
+        state = recipe.complete(search, state)
+        # The first starts know nothing of episodes.
+        limits = recipe.second_look if self.looks_again and search.problem.shared is None else None
+        if limits is not None and search.looks_non_gaussian(state, limits):
+            # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
+            again = recipe.complete(search, recipe.begin(search))
+            state = again if again.evidence > state.evidence else state
+        return state
 
 
 @dataclass(frozen=True)

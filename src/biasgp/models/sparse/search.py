@@ -19,7 +19,8 @@ from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.strategy import covariance_bounds
-from biasgp.optimize import POLICY, Report, go_on, minimize
+from biasgp.optimize import POLICY as OPTIMIZER
+from biasgp.optimize import Report, go_on, minimize
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class SearchPolicy:
         """The same with few rounds, which end as those of a rival do."""
         iterations, tolerance = self.round_iterations, self.rival_tolerance
         return replace(self, max_rounds=max_rounds, later_iterations=iterations, tolerance=tolerance)
+
+
+POLICY = SearchPolicy()
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ class LabelledLikelihood:
 class Search:
     """The data, the moves on them, and the trace of what was tried."""
 
-    def __init__(self, problem: Problem, policy: SearchPolicy = SearchPolicy()) -> None:  # noqa: B008
+    def __init__(self, problem: Problem, policy: SearchPolicy = POLICY) -> None:
         self.problem, self.policy = problem, policy
         self.X, self.y, self.kernel, self.known = problem.X, problem.y, problem.kernel, problem.known
         self.bounds = covariance_bounds(problem)
@@ -295,7 +299,7 @@ class Search:
     def _is_behind(self, labels: Labels, evidence: float, promise: float, best: State) -> bool:
         """Whether a search has nothing new to find, or is too far behind the best state."""
         same = evidence <= best.evidence + self.policy.same_gap and np.array_equal(labels, best.labels)
-        hopeless = evidence + POLICY.optimism * promise < best.evidence
+        hopeless = evidence + OPTIMIZER.optimism * promise < best.evidence
         return same or hopeless or evidence < best.evidence - self.policy.hopeless_gap
 
     def evidence(self, support: Support, x: Array) -> float:

@@ -301,6 +301,8 @@ class OtherSlabs:
 
     def __call__(self, search: Search, best: State) -> State:
         shifted, out = best, best.labels > 0
+        if best.slab.replaced:  # as found on some of the readings
+            return best
         if out.sum() >= self.min_members and out.mean() < PRIOR.max_share:
             slab = Slab.of_replaced(search.y[out], best.slab.mean_variance)
             replaced = Candidate(best.x, slab, out.astype(np.intp), best.curvature)
@@ -468,7 +470,7 @@ class FewReadings:
         picked: list[State] = []
         best: State | None = None
         for state in sorted(few.ended, key=lambda state: state.evidence, reverse=True):
-            seen = any(np.mean((state.labels > 0) != (other.labels > 0)) < self.different for other in picked)
+            seen = any(self._alike(state, other) for other in picked)
             behind = picked and state.evidence < picked[0].evidence - search.policy.hopeless_gap
             if seen or behind or len(picked) == self.max_picks:
                 continue
@@ -476,6 +478,11 @@ class FewReadings:
             best = search.improve("all readings", _carried_over(search, few, state, rows), best)
         assert best is not None
         return best
+
+    def _alike(self, one: State, other: State) -> bool:
+        """Whether two states have the same kind of slab and almost the same outliers."""
+        differ = float(np.mean((one.labels > 0) != (other.labels > 0)))
+        return one.slab.replaced == other.slab.replaced and differ < self.different
 
 
 def _carried_over(search: Search, few: Search, state: State, rows: NDArray[np.intp]) -> Candidate:
