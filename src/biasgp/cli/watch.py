@@ -210,6 +210,10 @@ def _tell(run: WatchRun, count: int) -> None:
     (end,) = run.lines.times([run.fit_end])
     if run.before:
         remark(f"{run.before:,} rows up to {end.strip(chr(34))}, where the readings of the fit end, were passed over.")
+    if run.reader is not None and run.reader.limits:
+        remark(f"{run.reader.limits:,} detection limits were left out: predicted, not judged, and not learnt from.")
+    if run.reader is not None and run.reader.comments:
+        remark(f"{run.reader.comments:,} lines that begin with # were passed over.")
     if run.source.rotations:
         remark(f"{run.source.name} was replaced {run.source.rotations} time(s) by a new file, which was read too.")
     if run.source.ended and run.source.partial:
