@@ -12,7 +12,7 @@ import pairs
 import pytest
 from cases import CASES
 
-PAIRS, AT_A_TIME = int(os.environ.get("FUZZ_PAIRS", "400")), 25
+PAIRS, AT_A_TIME = int(os.environ.get("FUZZ_PAIRS", "250")), 25
 """In chunks, so that they spread over the processes of a test run."""
 
 
