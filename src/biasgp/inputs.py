@@ -8,6 +8,10 @@ from scipy.spatial import cKDTree
 
 from biasgp._typing import Array
 
+GAP = 5.0
+"""Median distances between neighbouring readings from which on it is a gap."""
+MAX_GAPS, POINTS = 60, 48
+"""Gaps over which a curve is drawn, the longest, and points in each."""
 _ROUNDING = 1e-12
 """Standard deviation of a column, as a share of its largest value, that is rounding error."""
 
@@ -93,3 +97,22 @@ def neighbouring_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
     pairs = np.column_stack([spread, neighbour[spread]]).ravel()
     _, first = np.unique(pairs, return_index=True)
     return np.sort(order[pairs[np.sort(first)[:size]]])
+
+
+def places_in_gaps(places: Array) -> Array:
+    """Values inside the gaps between sorted places, POINTS in each of the longest."""
+    steps = np.diff(places)
+    if len(steps) < 2:
+        return np.empty(0)
+    wide: NDArray[np.intp] = np.flatnonzero(steps > GAP * np.median(steps))
+    wide = wide[np.argsort(-steps[wide], kind="stable")[:MAX_GAPS]]
+    inside = np.arange(1, POINTS + 1) / (POINTS + 1)
+    return np.sort((places[wide, None] + steps[wide, None] * inside).ravel())
+
+
+def rows_between(X: Array, along: int, values: Array) -> Array:
+    """Rows at values of one input; the others are interpolated linearly between the rows on both sides."""
+    X = X[np.argsort(X[:, along], kind="stable")]
+    found = np.column_stack([np.interp(values, X[:, along], column) for column in X.T])
+    found[:, along] = values
+    return found

@@ -37,6 +37,57 @@ def test_without_the_target_nothing_is_judged_and_gaps_stay(run, done):
     assert np.flatnonzero(predicted["mean"].isna()).tolist() == [4]
 
 
+@pytest.mark.parametrize("suffix", [".xlsx", ".parquet", ".feather", ".nc"])
+def test_predictions_come_in_the_form_of_the_table(run, done, readings, tmp_path, suffix):
+    import xarray as xr
+
+    model = done[0] / "model.skops"
+    assert run("predict", model, readings, "--out", "text.csv").exit_code == 0
+    text = pd.read_csv(tmp_path / "text.csv")
+    table = pd.read_csv(readings, parse_dates=["time"])
+    table["note"] = [f"n{i}" for i in range(len(table))]
+    new = tmp_path / f"new{suffix}"
+    if suffix == ".nc":
+        about = {"history": "made by hand", "title": "North mast"}
+        table.set_index("time").to_xarray().assign_attrs(about).to_netcdf(new, engine="h5netcdf")
+    else:
+        write = {".xlsx": table.to_excel, ".parquet": table.to_parquet, ".feather": table.to_feather}[suffix]
+        write(new, index=False) if suffix != ".feather" else write(new)
+    result = run("predict", model, new.name)
+    assert result.exit_code == 0, result.output
+    out = tmp_path / f"new-predicted{suffix}"
+    prefix = "no_ppb_" if suffix == ".nc" else ""
+    if suffix == ".nc":
+        found = xr.open_dataset(out, engine="h5netcdf").load()
+        assert found["no_ppb_low_95"].attrs["units"] == "ppb" and found.attrs["title"] == "North mast"
+        first, *others = found.attrs["history"].split("\n")
+        assert first.endswith("biasgp predict model.skops new.nc") and others == ["made by hand"]
+        assert found["no_ppb"].attrs["ancillary_variables"].split()[0] == "no_ppb_mean"
+    else:
+        found = {".xlsx": pd.read_excel, ".parquet": pd.read_parquet, ".feather": pd.read_feather}[suffix](out)
+        assert list(found.columns) == list(text.columns)
+    for name in ("mean", "std", "low_95", "reading_high_95", "outlier_probability"):
+        np.testing.assert_allclose(np.asarray(found[prefix + name], dtype=float), text[name], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(found["no_ppb"], dtype=float), table["no_ppb"])
+    assert run("predict", model, new.name, "--out", "as-text.csv").exit_code == 0
+    assert list(pd.read_csv(tmp_path / "as-text.csv")["mean"]) == list(text["mean"])
+    other = "p.parquet" if suffix != ".parquet" else "p.nc"
+    result = run("predict", model, new.name, "--out", other)
+    assert result.exit_code == 2 and f"ends in {suffix} or .csv" in " ".join(result.stderr.split())
+    assert not (tmp_path / other).exists()
+
+
+def test_detection_limits_are_not_judged_and_that_is_said(run, done, tmp_path):
+    new = logged(20).astype({"no_ppb": object})
+    new.loc[[3, 5], "no_ppb"] = "<0.5"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = run("predict", done[0] / "model.skops", "new.csv")
+    assert result.exit_code == 0 and "2 detection limits" in result.output
+    predicted = pd.read_csv(tmp_path / "new-predicted.csv")
+    assert np.flatnonzero(predicted["flag"].isna()).tolist() == [3, 5]
+    assert predicted["no_ppb"][3] == "<0.5" and predicted["mean"].notna().all()
+
+
 def test_what_cannot_be_predicted_is_refused(run, done, readings, tmp_path):
     model = done[0] / "model.skops"
     assert "no file" in run("predict", tmp_path / "no.skops", readings).stderr

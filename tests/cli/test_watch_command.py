@@ -272,6 +272,89 @@ def test_other_ways_of_writing(watch, live):
     assert result.exit_code == 2 and "no column 'time'" in result.stderr
 
 
+TOA5 = [
+    '"TOA5","North mast","CR1000",2026',
+    f'"{HEADER.replace(",", chr(34) + "," + chr(34))}"',
+    '"TS","","ppb"',
+    '"","","Avg"',
+]
+KEYS = ["# North mast", "# begun: 2026-03-04", "", HEADER, "yyyy-mm-dd hh:mm,,ppb"]
+
+
+def file_of(head: list[str], lines: list[str]) -> str:
+    return "".join(line + "\n" for line in [*head, *lines])
+
+
+@pytest.mark.parametrize("head", [TOA5, KEYS], ids=["toa5", "comments"])
+def test_lines_before_the_header_and_units_are_passed_over_as_by_fit(watch, live, tmp_path, head):
+    few = NEW[:30]
+    live.write_text(text(few))
+    assert watch("live.csv", "--out", "plain.jsonl").exit_code == 0
+    expected = (tmp_path / "plain.jsonl").read_bytes()
+    live.write_text(file_of(head, few))
+    at = next(i for i, line in enumerate(head) if "no_ppb" in line)
+    result = watch("live.csv", "--out", "v.jsonl")
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 0 and (tmp_path / "v.jsonl").read_bytes() == expected
+    assert f"the first {at} lines of live.csv" in said.replace("first line of", "first 1 lines of")
+    assert "read as units" in said
+    # As it grows, from its first line on, with a run for each line.
+    parts = [*range(1, len(head) + 3), len(head) + 20, len(head) + len(few)]
+    for count in parts:
+        live.write_text(file_of([*head, *few][:count], []))
+        result = watch("live.csv", "--out", "grown.jsonl") if count > at else None
+        assert result is None or result.exit_code == 0, result.output
+    assert (tmp_path / "grown.jsonl").read_bytes() == expected
+    # In a pipe that is told again, and in a new file that began at another time.
+    assert watch("-", "--out", "piped.jsonl", stdin=file_of(head, few[:10])).exit_code == 0
+    assert watch("-", "--out", "piped.jsonl", stdin=file_of(head, few)).exit_code == 0
+    assert (tmp_path / "piped.jsonl").read_bytes() == expected
+    live.write_text(file_of(head, few[:10]))
+    assert watch("live.csv", "--out", "turned.jsonl", "--rotated").exit_code == 0
+    live.unlink()
+    live.write_text(file_of([line.replace("2026", "2027") for line in head[:at]] + head[at:], few[10:]))
+    result = watch("live.csv", "--out", "turned.jsonl", "--rotated")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "turned.jsonl").read_bytes() == expected
+
+
+def test_what_is_said_of_the_head_comes_first(watch, live):
+    few = NEW[:8]
+    live.write_text(text(few))
+    expected = watch().stdout
+    live.write_text(file_of(["a", "b,c", HEADER, "x,y,z"], few))
+    assert watch("live.csv", "--skip", 2, "--units").stdout == expected
+    result = watch("live.csv", "--no-units")
+    assert result.exit_code == 3 and "line 4: Column 'time'" in result.stderr
+    result = watch("live.csv", "--skip", 50)
+    assert result.exit_code == 2 and "--skip 50: live.csv has 12 lines" in result.stderr
+    live.write_text(file_of(["a", "b,c"], few))
+    result = watch("live.csv", "--skip", 2, "--no-header")
+    assert result.exit_code == 2 and "no column 'time'. There is 'column 1'" in result.stderr
+
+
+def test_a_source_without_the_columns_is_refused_and_a_header_that_may_come_is_waited_for(watch, live, model):
+    live.write_text("mast,north\nwhen,what,which\n" + "".join(f"{row}\n" for row in NEW[:5]))
+    result = watch()
+    assert result.exit_code == 2 and "no column 'time'. There is 'when'" in result.stderr
+    live.write_text("North mast\n")
+    result = watch()
+    assert result.exit_code == 2 and "no column 'time'" in result.stderr and "waiting for its header" in result.stderr
+
+
+def test_detection_limits_are_left_out_counted_and_said_once(watch, live):
+    lines = [f"{row.rsplit(',', 1)[0]},<0.5" if i in (3, 4, 9) else row for i, row in enumerate(NEW[:20])]
+    missing = [line.replace("<0.5", "") for line in lines]
+    live.write_text(text(missing))
+    expected = watch().stdout
+    live.write_text(text([*lines[:6], "# the sensor was cleaned", *lines[6:]]))
+    result = watch()
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 0 and result.stdout == expected
+    assert said.count("is a detection limit") == 1 and "Line 5: '<0.5' is a detection limit" in said
+    assert "3 detection limits were left out" in said and "1 lines that begin with #" in said
+
+
 def test_what_cannot_be_watched_is_refused(watch, live, tmp_path, model, done, run):
     def refused(*words: object, **more) -> str:
         result = watch(*words, **more)
@@ -355,9 +438,11 @@ def test_follow_ends_with_0_on_ctrl_c_and_with_3_when_the_file_vanishes(watch, l
         for row in NEW[:4]:
             append(live, [row])
             wait_for(process, tmp_path / "v.jsonl", NEW.index(row) + 1)
+        another = watch("live.csv", "--out", "v.jsonl")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and "4 readings" in errors and "Traceback" not in errors
+    assert another.exit_code == 2 and "Another run is writing" in another.stderr
     with start(tmp_path, model, "--out", "v.jsonl", "--follow") as process:
         append(live, [NEW[4]])
         wait_for(process, tmp_path / "v.jsonl", 5)
@@ -372,7 +457,7 @@ def test_killed_at_any_time_it_loses_and_repeats_nothing(watch, live, tmp_path, 
     begun(watch, live, "v.jsonl")
     rng, out, seen = random.Random(int(os.environ.get("SEED", "5"))), tmp_path / "v.jsonl", b""
     rest = list(NEW)
-    for _ in range(3):
+    for end in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):  # which asks it to finish the batch
         with start(tmp_path, model, "--out", "v.jsonl", "--follow") as process:
             count, target = out.read_text().count("\n") if out.exists() else 0, rng.randint(5, 20)
             for row in rest[:target]:
@@ -381,7 +466,9 @@ def test_killed_at_any_time_it_loses_and_repeats_nothing(watch, live, tmp_path, 
             rest = rest[target:]
             wait_for(process, out, count + 1)
             time.sleep(rng.uniform(0.0, 0.4))
-            process.kill()
+            process.send_signal(end)
+            process.communicate(timeout=60)
+        assert process.returncode == (0 if end == signal.SIGTERM else -end)
         found = out.read_bytes()
         assert found.startswith(seen)  # who follows the output sees nothing twice
         seen = found
@@ -404,15 +491,3 @@ def test_lines_that_a_killed_run_could_not_note_are_not_repeated(watch, live, tm
     result = watch("live.csv", "--out", "v.jsonl")
     assert result.exit_code == 0 and "replaced" not in result.stderr
     assert out.read_bytes() == whole
-
-
-def test_two_runs_into_one_output_are_refused(watch, live, tmp_path, model):
-    begun(watch, live, "v.jsonl")
-    with start(tmp_path, model, "--out", "v.jsonl", "--follow") as process:
-        append(live, NEW[:3])
-        wait_for(process, tmp_path / "v.jsonl", 3)
-        result = watch("live.csv", "--out", "v.jsonl")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
-    assert result.exit_code == 2 and "Another run is writing" in result.stderr
-    assert process.returncode == 0

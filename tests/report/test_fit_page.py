@@ -86,17 +86,6 @@ def test_a_page_without_a_search_for_episodes_does_not_mention_them():
     assert "Episodes: 0" in fit_page(replace(record(), episodes=()), "plotly.min.js")
 
 
-def test_in_a_browser_each_kind_of_episode_is_in_the_legend(chromium, write):
-    chromium.size(1200, 900)
-    chromium.open(write(record()))
-    legend = chromium.js("Array.from(document.querySelectorAll('#readings .legendtext')).map(t => t.textContent)")
-    assert [name for name in legend if name in SHADES] == ["ramp", "stuck", "shift", "step"]
-    assert chromium.js("document.querySelectorAll('#readings .shapelayer path').length") >= 5
-    listed = chromium.js("Array.from(document.querySelectorAll('.plain tbody tr')).map(r => r.cells[0].textContent)")
-    assert listed == ["stuck", "shift", "step", "ramp", "stuck"]
-    assert chromium.complaints == []
-
-
 @pytest.fixture
 def write(tmp_path):
     def write(made: FitRecord):
@@ -105,6 +94,72 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def usual_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "usual.html"
+    path.write_text(fit_page(record()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def usual(chromium, usual_page):
+    """The browser with the page of the usual record, drawn once for the tests that only look at it or click there."""
+    chromium.size(1200, 900)
+    if chromium.js("location.pathname") != str(usual_page):
+        chromium.open(usual_page)
+    return chromium
+
+
+def test_in_a_browser_each_kind_of_episode_is_in_the_legend(usual):
+    chromium = usual
+    legend = chromium.js("Array.from(document.querySelectorAll('#readings .legendtext')).map(t => t.textContent)")
+    assert [name for name in legend if name in SHADES] == ["ramp", "stuck", "shift", "step"]
+    assert chromium.js("document.querySelectorAll('#readings .shapelayer path').length") >= 5
+    listed = chromium.js("Array.from(document.querySelectorAll('.plain tbody tr')).map(r => r.cells[0].textContent)")
+    assert listed == ["stuck", "shift", "step", "ramp", "stuck"]
+    assert chromium.complaints == []
+
+
+def test_in_a_browser_no_figure_offers_to_send_the_readings_away(usual):
+    """Plotly has a button that uploads a chart through a window of its own, which no content policy forbids."""
+    chromium = usual
+    buttons = chromium.js("Array.from(document.querySelectorAll('.modebar-btn')).map(b => b.dataset.title)")
+    assert len(buttons) >= 5
+    assert not [title for title in buttons if "share" in title.lower() or "cloud" in title.lower()]
+    context = "Array.from(document.querySelectorAll('.plot')).map(p => p._context)"
+    assert chromium.js(f"{context}.filter(c => c.showSendToCloud || c.plotlyServerURL).length") == 0
+
+
+def test_in_a_browser_the_table_sorts_both_ways_and_copies(usual):
+    chromium = usual
+    column = "Array.from(document.querySelectorAll('#flagged tbody tr')).map(r => Number(r.cells[3].dataset.value))"
+    heading = "document.querySelectorAll('#flagged th button')[3].click()"
+    chromium.js(heading)
+    up = chromium.js(column)
+    chromium.js(heading)
+    down = chromium.js(column)
+    assert up == sorted(up) and down == up[::-1] and len(set(up)) > 5
+    assert chromium.js("document.querySelectorAll('#flagged th')[3].getAttribute('aria-sort')") == "descending"
+    chromium.js(
+        "var copied; document.execCommand = function () { copied = document.activeElement.value; return true };"
+    )
+    chromium.js("void Object.defineProperty(window, 'isSecureContext', { value: false })")
+    chromium.js("document.getElementById('copy').click()")
+    chromium.wait("document.getElementById('copied').textContent === 'Copied.'")
+    lines = chromium.js("copied").splitlines()
+    assert len(lines) == 10 and all(line.count("\t") == 6 for line in lines)
+
+
+def test_in_a_browser_the_buttons_rescale_the_readings(usual):
+    chromium = usual
+    top = "document.getElementById('readings')._fullLayout.yaxis.range[1]"
+    everything = chromium.js(top)
+    chromium.js("document.getElementById('curve').click()")
+    chromium.wait(f"{top} < {everything} - 3")
+    chromium.js("document.getElementById('all').click()")
+    chromium.wait(f"{top} > {everything} - 0.01")
 
 
 def test_in_a_browser_everything_is_drawn_without_a_complaint_or_a_request(chromium, write):
@@ -126,49 +181,6 @@ def test_in_a_browser_nothing_of_the_user_runs(chromium, write):
     assert chromium.js("window.hacked") is None
     assert chromium.js("document.querySelectorAll('img').length") == 0
     assert "<script>" in chromium.js("document.querySelector('h1').textContent")
-
-
-def test_in_a_browser_no_figure_offers_to_send_the_readings_away(chromium, write):
-    """Plotly has a button that uploads a chart through a window of its own, which no content policy forbids."""
-    chromium.size(1200, 900)
-    chromium.open(write(record()))
-    buttons = chromium.js("Array.from(document.querySelectorAll('.modebar-btn')).map(b => b.dataset.title)")
-    assert len(buttons) >= 5
-    assert not [title for title in buttons if "share" in title.lower() or "cloud" in title.lower()]
-    context = "Array.from(document.querySelectorAll('.plot')).map(p => p._context)"
-    assert chromium.js(f"{context}.filter(c => c.showSendToCloud || c.plotlyServerURL).length") == 0
-
-
-def test_in_a_browser_the_table_sorts_both_ways_and_copies(chromium, write):
-    chromium.size(1200, 900)
-    chromium.open(write(record()))
-    column = "Array.from(document.querySelectorAll('#flagged tbody tr')).map(r => Number(r.cells[3].dataset.value))"
-    heading = "document.querySelectorAll('#flagged th button')[3].click()"
-    chromium.js(heading)
-    up = chromium.js(column)
-    chromium.js(heading)
-    down = chromium.js(column)
-    assert up == sorted(up) and down == up[::-1] and len(set(up)) > 5
-    assert chromium.js("document.querySelectorAll('#flagged th')[3].getAttribute('aria-sort')") == "descending"
-    chromium.js(
-        "var copied; document.execCommand = function () { copied = document.activeElement.value; return true };"
-    )
-    chromium.js("void Object.defineProperty(window, 'isSecureContext', { value: false })")
-    chromium.js("document.getElementById('copy').click()")
-    chromium.wait("document.getElementById('copied').textContent === 'Copied.'")
-    lines = chromium.js("copied").splitlines()
-    assert len(lines) == 10 and all(line.count("\t") == 6 for line in lines)
-
-
-def test_in_a_browser_the_buttons_rescale_the_readings(chromium, write):
-    chromium.size(1200, 900)
-    chromium.open(write(record()))
-    top = "document.getElementById('readings')._fullLayout.yaxis.range[1]"
-    everything = chromium.js(top)
-    chromium.js("document.getElementById('curve').click()")
-    chromium.wait(f"{top} < {everything} - 3")
-    chromium.js("document.getElementById('all').click()")
-    chromium.wait(f"{top} > {everything} - 0.01")
 
 
 @pytest.mark.parametrize("width", [320, 390])

@@ -7,6 +7,8 @@ import pytest
 
 from biasgp import study
 from biasgp.data import campaign
+from biasgp.inputs import POINTS
+from biasgp.report.study_figures import pictures
 from biasgp.study import Execution, SensorDesign
 from biasgp.study.results import COLUMNS
 
@@ -51,6 +53,41 @@ def test_the_replaced_records_do_not_depend_on_the_name_of_the_file(tmp_path, ta
         results = study.sensor(tmp_path / path.stem, design, QUIET)
         curves.append(results.curves[f"{path.stem}/so2/0.2/r00/median"])
     assert curves[0] == curves[1]
+
+
+def test_the_fit_over_a_gap_is_drawn_with_its_own_band(tmp_path, registered):
+    """A method that predicts the temperature shows at which inputs the fit was asked for."""
+
+    class Temperature:
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X, return_std=False):
+            return X[:, 1].copy(), 1.0 + X[:, 2]
+
+    registered("temperature", lambda setting: Temperature())
+    hours = [*range(20), *range(44, 64)]
+    rows = [f"{h},{10 + h},{0.5 * h},{h % 7}.5,{'#' if h % 9 == 4 else ''}" for h in hours]
+    path = tmp_path / "readings.csv"
+    path.write_text("\n".join(["time,temperature_c,humidity_pct,so2,so2_flag", *rows]) + "\n")
+    design = SensorDesign(data=path, responses=["so2"], shares=[0.2], replicates=1, methods=["temperature"])
+    results = study.sensor(tmp_path / "study", design, QUIET)
+    curve = results.curves["readings/so2/0.2/r00/temperature"]
+    inside = np.array(curve["gap_time"])
+    assert len(inside) == POINTS and inside.min() > 19.0 and inside.max() < 44.0
+    np.testing.assert_allclose(curve["gap_mean"], 10.0 + inside, rtol=1e-4)
+    np.testing.assert_allclose(curve["gap_std"], 1.0 + 0.5 * inside, rtol=1e-4)
+    picture = next(each for each in pictures(results) if each.name == "figure12")
+    assert "interpolated linearly" in picture.caption
+    solid, dashed = picture.figure.axes[0].lines[-2:]
+    assert np.isnan(solid.get_ydata()).sum() == 1  # broken off, and the gap has its own line
+    days, drawn = dashed.get_data()
+    assert 24.0 * days[np.isfinite(drawn)][[0, -1]] == pytest.approx([19.0, 44.0])
+    assert len(picture.figure.axes[0].collections) == 2
+    for name in ("gap_time", "gap_mean", "gap_std"):  # as studies of earlier versions have it
+        del curve[name]
+    picture = next(each for each in pictures(results) if each.name == "figure12")
+    assert "interpolated" not in picture.caption and len(picture.figure.axes[0].collections) == 1
 
 
 def test_a_csv_is_read_as_hours_numbers_and_flags(tmp_path, table, registered, median):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import csv
 import gzip
 import io
 import lzma
@@ -10,13 +11,16 @@ import sys
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sample_files import OZONE, SAMPLES, frame, rows, text, write_all
 
 from biasgp.data import csv_text, sources
+from biasgp.data.column import Column
 from biasgp.data.columns import read_readings
+from biasgp.data.quick import arrow_of, quick_frame
 from biasgp.data.sources import Limits
 from biasgp.data.table import ReadOptions, Table, TableError
 
@@ -170,6 +174,50 @@ def test_the_quick_way_reads_as_the_careful_one_does(tmp_path, monkeypatch):
         np.testing.assert_array_equal(one.X, other.X)
         np.testing.assert_array_equal(one.y, other.y)
         assert one.names == other.names and one.notes == other.notes
+
+
+ODD = (
+    *("", " ", "-", "--", "NA", "nan", "-nan", "nan(1)", "inf", "-Infinity", "1e400", "1e-400", "0x10", "1_000", "1d5"),
+    *("+5", "5.", "-.5", ".", "e5", "1e+05", " 1", "1\u00a0", "\u0663", "1f", "1,5", "1.5.2"),
+    *("1-2", "<0.5", "12:30", "%"),
+)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("place", [0, 29])
+def test_an_odd_cell_among_plain_numbers_is_read_alike(odd, place):
+    """In the first chunk that Arrow reads, or in the last one; the careful way is that of cells which are objects."""
+    cells = [f"{i}.{i % 4}5" for i in range(30)]
+    cells[place] = odd
+    chunks = pa.chunked_array([cells[:10], cells[10:20], cells[20:]], pa.large_string())
+    packed = pd.Series(pd.array(chunks, dtype=pd.StringDtype("pyarrow", na_value=np.nan)))
+    quick, careful = Column("y", packed), Column("y", pd.Series(cells, dtype=object))
+    assert len(arrow_of(packed)) == 3 and arrow_of(careful.cells) is None
+    np.testing.assert_array_equal(quick.missing, careful.missing)
+    assert quick.kind == careful.kind
+
+    def read(column):
+        try:
+            return column.numbers().tolist()
+        except TableError as error:
+            return str(error)
+
+    np.testing.assert_equal(read(quick), read(careful))
+
+
+def test_one_cell_that_is_too_long_is_not_plain():
+    rows = [f"{i},1.5" for i in range(2000)]
+    body = "\n".join([*rows, "7," + "5" * (csv.field_size_limit() + 1), *rows]).encode()
+    assert quick_frame("\n".join(rows).encode(), ",", ["a", "b"]) is not None
+    assert quick_frame(body, ",", ["a", "b"]) is None
+
+
+def test_times_that_nanoseconds_do_not_hold_are_missing_at_once_too(tmp_path):
+    days = ["1677-12-31", "1678-01-01", "2261-12-31", "2262-01-01", *(f"2000-01-{d:02d}" for d in range(1, 20))]
+    (tmp_path / "t.csv").write_text("time,y\n" + "".join(f"{day},{i}.25\n" for i, day in enumerate(days)))
+    found = read_readings(Table.read(tmp_path / "t.csv"), "y", ["time"])
+    assert np.flatnonzero(~found.kept).tolist() == [0, 3]
+    assert any("2 times outside 1678–2261 count as missing." in note for note in found.notes)
 
 
 def test_sources_by_name():

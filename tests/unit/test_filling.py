@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from biasgp.analysis.filling import MAX_GAPS, POINTS, _distance, _in_gaps, check_fill, fill_step, filled
+from biasgp.analysis.filling import _distance, check_fill, fill_step, filled
 from biasgp.analysis.fitting import Selection, Settings, fit
 from biasgp.analysis.judging import examine
 from biasgp.data.columns import Feature, Readings
+from biasgp.inputs import MAX_GAPS, POINTS, places_in_gaps
 from biasgp.messages import WrongUseError
 from biasgp.report.study_figures import _broken
 
@@ -48,11 +49,11 @@ def test_too_many_times_are_refused():
 
 def test_gaps_are_longer_than_usual():
     places = np.concatenate([np.arange(10.0), np.arange(30.0, 40.0)])
-    inside = _in_gaps(places)
+    inside = places_in_gaps(places)
     assert len(inside) == POINTS and inside.min() > 9.0 and inside.max() < 30.0
-    assert len(_in_gaps(np.arange(10.0))) == len(_in_gaps(np.array([1.0]))) == 0
+    assert len(places_in_gaps(np.arange(10.0))) == len(places_in_gaps(np.array([1.0]))) == 0
     irregular = np.concatenate([np.arange(5.0) + 40.0 * i for i in range(2 * MAX_GAPS)])
-    assert len(_in_gaps(irregular)) == POINTS * MAX_GAPS
+    assert len(places_in_gaps(irregular)) == POINTS * MAX_GAPS
 
 
 def test_the_nearest_reading():

@@ -282,7 +282,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform(rng):
 
 def on_a_grid(data, nu):
     """E e and E log σ² by quadrature over h = f + known error and log σ²."""
-    axis, n = np.linspace(-9, 9, 361), len(data.problem.y)
+    axis, n = np.linspace(-9, 9, 181), len(data.problem.y)
     H = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
     log_prior = multivariate_normal(
         np.zeros(n), data.problem.kernel(data.problem.X) + np.diag(data.problem.known)

@@ -6,21 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from biasgp._typing import Array
 from biasgp.analysis.judging import Analysis, Judge
 from biasgp.analysis.places import Axis
 from biasgp.data.columns import HOUR_MS, Feature, Readings
+from biasgp.inputs import places_in_gaps, rows_between
 from biasgp.kernels.durations import to_seconds
 from biasgp.messages import WrongUseError
 
 MAX_ROWS = 1_000_000
 """Of a filled series: more is a slip of the unit."""
-GAP = 5.0
-"""Median distances between neighbouring readings from which on it is a gap."""
-MAX_GAPS, POINTS = 60, 48
-"""Gaps over which the curve is drawn, the longest, and points in each."""
 SECONDS = 3600.0
 """In an hour, which times are counted in."""
 
@@ -68,10 +64,7 @@ class Between:
     def at(cls, outcome: Analysis, along: int, values: Array) -> Between:
         """At values of one input; the others are interpolated between the rows on both sides."""
         readings = outcome.readings
-        order = np.flatnonzero(readings.kept)
-        order = order[np.argsort(readings.X[order, along], kind="stable")]
-        X = np.column_stack([np.interp(values, readings.X[order, along], column) for column in readings.X[order].T])
-        X[:, along] = values
+        X = rows_between(readings.X[readings.kept], along, values)
         found = Judge(outcome.fitted.estimator, _without_readings(readings, X)).prediction
         return cls(X, found.mean, found.std, found.low, found.high)
 
@@ -142,19 +135,8 @@ class GapCurve:
         along = next((j for j, feature in enumerate(readings.features) if feature.is_time), 0)
         if not readings.features[along].is_time and len(readings.features) > 1:
             return None  # neighbours along one of several inputs are no neighbours
-        values = _in_gaps(np.unique(readings.X[readings.kept, along]))
+        values = places_in_gaps(np.unique(readings.X[readings.kept, along]))
         if not len(values):
             return None
         found = Between.at(outcome, along, values)
         return cls(Axis.of(readings.features[along], values).values, found.mean, found.low, found.high)
-
-
-def _in_gaps(places: Array) -> Array:
-    """Values inside the gaps between sorted places."""
-    steps = np.diff(places)
-    if len(steps) < 2:
-        return np.empty(0)
-    wide: NDArray[np.intp] = np.flatnonzero(steps > GAP * np.median(steps))
-    wide = wide[np.argsort(-steps[wide], kind="stable")[:MAX_GAPS]]
-    inside = np.arange(1, POINTS + 1) / (POINTS + 1)
-    return np.sort((places[wide, None] + steps[wide, None] * inside).ravel())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -167,3 +169,47 @@ Scheduler = Annotated[
     str | None, of_fleet(help="Run on the Dask cluster of this scheduler, tcp://HOST:PORT; waits 30 s for it.")
 ]
 Timeout = Annotated[float, of_fleet(help="Seconds after which one fit is given up; 0 for never.")]
+
+_READING: dict[str, Any] = {
+    "na": Na,
+    "sep": Sep,
+    "encoding": Encoding,
+    "decimal": Decimal,
+    "day_first": DayFirst,
+    "header": Header,
+    "skip": Skip,
+    "units": Units,
+}
+"""Options that say how a table is read, by the fields of `ReadOptions`."""
+
+
+def reading(**more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of how a table is read, and `more` of them, in place of its `read: ReadOptions`."""
+    fields = {**_READING, **more}
+
+    def gives(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, localns={"ReadOptions": Any}, include_extras=True)
+        own = [
+            each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, each in inspect.signature(command).parameters.items()
+            if name != "read"
+        ]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in fields.items()
+        ]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            from biasgp.cli.console import refuse_empty
+            from biasgp.data.table import ReadOptions
+
+            said = {name: given.pop(name) for name in fields}
+            refuse_empty(encoding=said["encoding"])
+            command(**given, read=ReadOptions(**{**said, "na": tuple(said["na"] or ())}))
+
+        run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        return run
+
+    return gives

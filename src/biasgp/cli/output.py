@@ -51,7 +51,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     _refuse_file(path, force)
     with _stage(path, path.parent) as folder:
         _refuse_file(path, force)
-        stage = folder / "file"
+        stage = folder / f"file{path.suffix}"  # which says in what form it is to be written
         yield stage
         with _uninterrupted():
             stage.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,74 +12,76 @@ import typer
 
 from biasgp.cli.console import refuse_empty, remark, say, working
 from biasgp.cli.needs import Needs, needs_of
-from biasgp.cli.options import (
-    DayFirst,
-    Decimal,
-    Encoding,
-    Force,
-    Header,
-    Na,
-    Sep,
-    Sheet,
-    Skip,
-    Source,
-    Units,
-    of_output,
-)
+from biasgp.cli.options import Force, Sheet, Source, of_output, reading
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
     from biasgp.data.columns import Readings
-    from biasgp.data.table import Table
+    from biasgp.data.table import ReadOptions, Table
     from biasgp.persistence import SavedModel
 
 EXAMPLE = """Example:  biasgp predict readings-no_ppb/model.skops new.csv --out predicted.csv
 
-The table needs the features of the fit. Where it has the target too, each reading is judged."""
+The table needs the features of the fit. Where it has the target too, each reading is judged. The result has all rows
+and columns of the table and is of its form: Excel, Parquet, Feather or NetCDF where it is that, or CSV."""
 
 
+@reading(sheet=Sheet)
 def predict(
     model: Annotated[Path, typer.Argument(help="A model.skops that `biasgp fit` wrote.", metavar="MODEL")],
     table: Source,
     out: Annotated[
-        str | None, of_output(help="CSV file to write, - for standard output. Left out: TABLE-predicted.csv.")
+        str | None,
+        of_output(
+            help="File to write, of the table's form or .csv; - for CSV on standard output. Left out: TABLE-predicted, "
+            "in the table's form."
+        ),
     ] = None,
     force: Force = False,
-    na: Na = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    day_first: DayFirst = None,
-    header: Header = None,
-    skip: Skip = None,
-    units: Units = None,
-    sheet: Sheet = None,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Predict new rows with a fitted model: mean, standard deviation and 95 % interval."""
-    from biasgp.analysis.fitting import Selection
     from biasgp.cli.output import new_file
+    from biasgp.data.columns import unit_of
+    from biasgp.data.table import Table
     from biasgp.persistence import read_model
+    from biasgp.report.forms import ResultFiles, own_suffix
     from biasgp.report.inert import inert
 
-    refuse_empty(out=out, encoding=encoding)
-    marks = tuple(na or ())
-    selection = Selection(table, None, None, marks, None, sep, encoding, None, decimal, day_first, header)
-    selection = replace(selection, skip=skip, units=units, sheet=sheet)
+    refuse_empty(out=out)
     with working("Reading"):
         saved = read_model(model)
         needs = needs_of(saved, model.name)
         # Where a table's own cells leave it open, it is read as that of the fit was.
-        read = replace(selection.table(), usual=needs.formats)
-        readings = _readings(read, needs)
+        rows = replace(Table.read(table, read), usual=needs.formats)
+        path = Path(out or f"{'stdin' if table == '-' else Path(table).stem}-predicted{own_suffix(rows)}")
+        _refuse_form(path, rows)
+        readings = _readings(rows, needs)
     with working("Predicting"):
-        frame = inert(_predicted(read, readings, saved))
+        frame = _predicted(rows, readings, saved)
     if out == "-":
-        frame.to_csv(sys.stdout, index=False)
+        inert(frame).to_csv(sys.stdout, index=False)
         return
-    path = Path(out) if out else Path(f"{'stdin' if table == '-' else Path(table).stem}-predicted.csv")
+    unit = rows.units.get(needs.target, "") or unit_of(needs.target)
+    done = shlex.join(["biasgp", "predict", model.name, rows.name])
+    results = ResultFiles(frame, tuple(frame.columns[len(rows.columns) :]), needs.target, unit, done)
     with new_file(path, force=force) as stage:
-        frame.to_csv(stage, index=False)
-    say(f"{int(readings.complete.sum()):,} of {len(read):,} rows predicted; they are in {path}")
+        results.write(stage, rows)
+    say(f"{int(readings.complete.sum()):,} of {len(rows):,} rows predicted; they are in {path}")
+
+
+def _refuse_form(path: Path, table: Table) -> None:
+    """Refuse a name that ends in the form of another table."""
+    from biasgp.report.forms import CSV, SUFFIXES, own_suffix
+
+    own = own_suffix(table)
+    if path.suffix in {*SUFFIXES.values()} - {own}:
+        wanted = CSV if own == CSV else f"{own} or {CSV}"
+        raise WrongUseError(
+            f"--out {str(path)!r}: results come in the form of the table, {table.name}. Choose a name that ends in "
+            f"{wanted}."
+        )
 
 
 def _readings(table: Table, needs: Needs) -> Readings:
@@ -100,6 +103,10 @@ def _readings(table: Table, needs: Needs) -> Readings:
     readings = Readings(target, features, X, y, np.isfinite(y), (), None, (), sensors=sensors)
     used = [name for feature in features for name in feature.columns]
     notes = [table.column(name).note for name in [*used, target] if name in table.columns]
+    limits = table.column(target).censored if target in table.columns else None
+    if limits is not None:
+        count = int((limits != 0).sum())
+        notes.append(f"Column {target!r}: {count:,} detection limits such as <0.5 are no readings, and not judged.")
     remark(*filter(None, notes))
     low, high = needs.ranges.T
     outside = np.any((low > X) | (high < X), axis=1)

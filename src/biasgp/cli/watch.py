@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from biasgp.cli.console import refuse_empty, remark, working
-from biasgp.cli.options import DayFirst, Decimal, Encoding, Force, Header, Na, Sep, of_model, of_output, of_table
+from biasgp.cli.console import remark, working
+from biasgp.cli.options import Force, of_model, of_output, of_table, reading
 from biasgp.messages import WrongUseError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ Events = StrEnum("Events", ["all", "reading", "settled"])
 LineFormat = StrEnum("LineFormat", ["json", "csv"])
 
 
+@reading()
 def watch(
     table: Annotated[
         str, typer.Argument(help="CSV file that grows, with a header; - for standard input.", metavar="TABLE")
@@ -63,18 +64,11 @@ def watch(
         Path | None, of_output(help="File for the state. Left out: OUT.state; none for standard output.")
     ] = None,
     force: Force = False,
-    na: Na = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    day_first: DayFirst = None,
-    header: Header = None,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Judge readings as they come, by a fitted model: a line for each, and one when its verdict is settled."""
-    from biasgp.data.table import ReadOptions
-
-    refuse_empty(encoding=encoding)
-    if rotated and header is False:
+    if rotated and read.header is False:
         raise WrongUseError("--rotated knows a new file by its header: leave out --no-header.")
     if out is not None and out.resolve() in (Path(table).resolve(), model.resolve()):
         raise WrongUseError(f"--out {str(out)!r} is what is read. Choose another file.")
@@ -82,7 +76,6 @@ def watch(
         state = out.with_name(f"{out.name}.state")
     as_csv = line_format == "csv" or (line_format is None and out is not None and out.suffix.lower() == ".csv")
     settings = {"--lag": lag, "--events": events.value, "--format": "csv" if as_csv else "json"}
-    read = ReadOptions(sep, encoding, tuple(na or ()), decimal, day_first, header)
     files = _Files(table, model, out, state)
     with ExitStack() as held:
         files.hold(held, force=force)
@@ -217,6 +210,10 @@ def _tell(run: WatchRun, count: int) -> None:
     (end,) = run.lines.times([run.fit_end])
     if run.before:
         remark(f"{run.before:,} rows up to {end.strip(chr(34))}, where the readings of the fit end, were passed over.")
+    if run.reader is not None and run.reader.limits:
+        remark(f"{run.reader.limits:,} detection limits were left out: predicted, not judged, and not learnt from.")
+    if run.reader is not None and run.reader.comments:
+        remark(f"{run.reader.comments:,} lines that begin with # were passed over.")
     if run.source.rotations:
         remark(f"{run.source.name} was replaced {run.source.rotations} time(s) by a new file, which was read too.")
     if run.source.ended and run.source.partial:

@@ -17,9 +17,10 @@ import pandas as pd
 from biasgp.cli import REQUESTS, _end
 from biasgp.cli.console import remark
 from biasgp.data.column import Format
-from biasgp.data.rows import BadRow, Cut, GoodRows, RowReader
+from biasgp.data.layout import MOST_UNITS, TextLayout
+from biasgp.data.rows import BadRow, Cut, GoodRows, RowReader, lines_of_header, lines_to_names
 from biasgp.data.table import ReadOptions, Table
-from biasgp.data.tail import SavedPlace
+from biasgp.data.tail import CHUNK, SavedPlace
 from biasgp.messages import SourceError, WrongUseError
 from biasgp.persistence import ModelFileError
 
@@ -66,6 +67,30 @@ class Reading:
         cut = Cut.of([head[0].removeprefix("\ufeff"), *head[1:]], sep, self.options.header, self.form.name)
         return RowReader(self.form, cut, self.needs.features[0], self.needs.target)
 
+    def before_rows(self, lines: list[str], *, last: bool) -> int | None:
+        """How many of the first lines come before the rows, those of units apart; None where more lines must tell."""
+        skip, named = self.options.skip, self.options.header is not False
+        if skip is not None or not named:
+            count = (skip or 0) + named
+            if last and len(lines) < count:
+                raise WrongUseError(f"--skip {skip}: {self.form.name} has {len(lines)} lines.")
+            return count if len(lines) >= count else None
+        return lines_of_header([lines[0].removeprefix("\ufeff"), *lines[1:]], self._names, self.options.sep, last=last)
+
+    def names_in(self, header: bytes) -> tuple[list[str], int]:
+        """The line that names the columns among those before the rows, none without a header; and lines below it."""
+        lines = self.decoded(header)
+        if self.options.header is False:
+            return [], 0
+        skip = self.options.skip
+        named = lines_to_names([line.removeprefix("\ufeff") for line in lines], self._names, self.options.sep)
+        count = skip + 1 if skip is not None else named or len(lines)
+        return lines[count - 1 : count], len(lines) - count
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.needs.features[0].columns, self.needs.target)
+
 
 @dataclass
 class WatchRun:
@@ -88,6 +113,8 @@ class WatchRun:
     before: int = field(default=0, init=False)
     """Rows at the head of the source that are not later than the readings of the fit."""
     outliers: int = field(default=0, init=False)
+    waiting: int = field(default=0, init=False)
+    """Bytes at the head of the source among which there is no header yet."""
 
     def __post_init__(self) -> None:
         self.fit_end = float(self.stream.last_time)
@@ -96,30 +123,37 @@ class WatchRun:
         """Read as an earlier run did."""
         self.fit_end = state.fit_end
         if state.sep is not None:
-            self.reader = self.reading.reader(self.reading.decoded(state.place.place.header), state.sep)
+            place = state.place.place
+            head, _ = self.reading.names_in(place.header)
+            head = head or self.reading.decoded(place.header + place.first_row)[-1:]
+            self.reader = self.reading.reader(head, state.sep)
             self.reader.found.update(state.formats)
 
     def go(self, asked: Callable[[], int]) -> None:
         """Until the source ends, or the user asks for it."""
         while not asked():
-            data = self.source.lines(POLL)
+            data = self.source.lines(POLL, self.waiting)
             if data:
                 self._take(data)
+            elif self.source.ended and self.waiting:
+                self._take(self.source.lines(0.0), last=True)
             elif self.source.ended:
                 return
 
-    def _take(self, data: bytes) -> None:
-        """One chunk of lines, up to the first that is no row, if that is a reason to stop."""
-        place = self.source.place
-        if place.line == 0 and self.reading.options.header is not False:
-            data = self._header_taken(data)
-            place = self.source.place
+    def _take(self, data: bytes, *, last: bool = False) -> None:
+        """One chunk of lines, up to the first that is no row, if that is a reason to stop; the `last` one has all."""
+        if self.source.place.line == 0:
+            data = self._header_taken(data, last=last)
         texts = self.reading.decoded(data)
         if not texts:
             return
+        head, below = self.reading.names_in(self.source.place.header)
         if self.reader is None:
-            head = self.reading.decoded(place.header) if self.reading.options.header is not False else []
             self.reader = self.reading.reader([*head, *texts[:HEAD]], self.reading.options.sep)
+        if head and not self.source.place.first_row:
+            data = self._units_taken(self.reader, data, below)
+            texts = self.reading.decoded(data)
+        place = self.source.place
         out, bad = [] if self.sink.written else [self.lines.header()], None
         for event in self._events(self.reader, list(enumerate(texts, place.line + 1))):
             if isinstance(event, BadRow):
@@ -132,22 +166,42 @@ class WatchRun:
         self.reader.notes.clear()
         count = len(texts) if bad is None else bad.line - 1 - place.line
         self.sink.write("".join(out))
-        self.source.accept(b"".join(part + b"\n" for part in data.split(b"\n")[:count]))
+        self.source.accept(_first_lines(data, count))
         self.keep(self)
         if bad is not None:
             raise SourceError(_refusal(self.source.name, bad))
 
-    def _header_taken(self, data: bytes) -> bytes:
-        """What follows the header, which must be the one that the reader knows, if there is one."""
-        header, _, rest = data.partition(b"\n")
-        if header.startswith((b"\xff\xfe", b"\xfe\xff")):
+    def _header_taken(self, data: bytes, *, last: bool) -> bytes:
+        """What follows the header, which must be the one that the reader knows; nothing while there is none."""
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise WrongUseError(f"{self.source.name} is UTF-16, which cannot be followed by lines. Write it as UTF-8.")
-        if self.reader is not None:
-            (text,) = self.reading.decoded(header + b"\n")
-            if text.removeprefix("\ufeff").strip() != self.reader.cut.header:
-                raise SourceError(f"The new {self.source.name} has another header. Watch it with another --out.")
-        self.source.accept(header + b"\n")
-        return rest
+        count = self.reading.before_rows(self.reading.decoded(data), last=last or len(data) > CHUNK // 2)
+        if count is None:
+            if not self.waiting:
+                remark(f"No line of {self.source.name} names the columns that are needed yet: waiting for its header.")
+            self.waiting = len(data)
+            return b""
+        self.waiting, header = 0, _first_lines(data, count)
+        names, _ = self.reading.names_in(header)
+        if names and self.reader is not None and names[0].removeprefix("\ufeff").strip() != self.reader.cut.header:
+            raise SourceError(f"The new {self.source.name} has another header. Watch it with another --out.")
+        if names and self.reader is None and self.reading.options.skip is None:
+            if last:
+                self.reading.reader(names, self.reading.options.sep)  # refuses other names, before they are noted
+            remark(*TextLayout("", count - 1, found=True).notes(self.source.name))
+        if count:
+            self.source.accept(header, head=True)
+        return data[len(header) :]
+
+    def _units_taken(self, reader: RowReader, data: bytes, below: int) -> bytes:
+        """What follows the lines of units under the header, `below` of which were there before."""
+        texts, first = self.reading.decoded(data), self.source.place.line
+        count = reader.units_in(texts, MOST_UNITS - below, said=self.reading.options.units)
+        if count:
+            lines = tuple(range(first, first + count))
+            remark(*TextLayout("", 0, lines, found=True).notes(self.source.name))
+            self.source.accept(_first_lines(data, count), head=True)
+        return data[len(_first_lines(data, count)) :]
 
     def _events(self, reader: RowReader, lines: list[tuple[int, str]]) -> Iterator[list[str] | BadRow]:
         for rows in reader.read(lines):
@@ -187,6 +241,10 @@ class WatchRun:
         verdicts = self.stream.push(x, y)
         self.outliers += int(verdicts.settled.outlier.sum())
         return self.lines.of(verdicts, len(x))
+
+
+def _first_lines(data: bytes, count: int) -> bytes:
+    return b"".join(part + b"\n" for part in data.split(b"\n")[:count])
 
 
 def _refusal(name: str, bad: BadRow) -> str:

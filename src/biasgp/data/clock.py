@@ -61,18 +61,19 @@ def read_clock(hours: Array, rows: np.ndarray, instants: Instants, *, zoned: boo
     if not len(some):
         return Clock()
     step = float(np.median(some))
+    repeated = int(np.count_nonzero(apart == 0.0))
     if np.mean(np.abs(some - step) <= SAME * step) < REGULAR:
-        return Clock(repeated=int((apart == 0.0).sum()), notes=tuple(_repeats(apart)))
+        return Clock(repeated=repeated, notes=tuple(_repeats(repeated)))
     at = np.flatnonzero(apart > GAP * step * (1.0 + SAME))
     gaps = tuple(zip(order[at].tolist(), order[at + 1].tolist(), strict=True))
-    notes = [*_repeats(apart), *_gaps(gaps, step, instants)]
+    notes = [*_repeats(repeated), *_gaps(gaps, step, instants)]
     if not zoned:
-        notes += _jumps(hours, rows, step, instants)
-    return Clock(step, gaps, int((apart == 0.0).sum()), tuple(notes))
+        steps = apart if order is hours else np.diff(hours)
+        notes += _jumps(hours, steps, rows, step, instants)
+    return Clock(step, gaps, repeated, tuple(notes))
 
 
-def _repeats(apart: Array) -> list[str]:
-    count = int((apart == 0.0).sum())
+def _repeats(count: int) -> list[str]:
     return [f"Times: {count:,} {'reading has' if count == 1 else 'readings have'} the time of another one."] * bool(
         count
     )
@@ -90,19 +91,18 @@ def _gaps(gaps: tuple[tuple[float, float], ...], step: float, instants: Instants
     ]
 
 
-def _jumps(hours: Array, rows: np.ndarray, step: float, instants: Instants) -> list[str]:
+def _jumps(hours: Array, steps: Array, rows: np.ndarray, step: float, instants: Instants) -> list[str]:
     """Where the clock goes back, or forward by an hour on a day on which clocks are set."""
-    steps = np.diff(hours)
-    if np.mean(steps >= 0.0) < ORDERED:
+    back = np.flatnonzero(steps < 0.0)
+    if len(steps) - len(back) < ORDERED * len(steps):
         return []  # newest first, or in no order: nothing can be said
     notes, near = [], SAME * max(step, 1.0)
-    back = np.flatnonzero(steps < 0.0)
-    hour_back = np.flatnonzero((np.abs(steps - step + 1.0) <= near) & (steps <= near))
+    odd = np.flatnonzero(np.abs(steps - step) >= 1.0 - 2.0 * near)  # an hour off, or more
+    beyond = steps[odd] - step
+    hour_back = odd[(np.abs(beyond + 1.0) <= near) & (steps[odd] <= near)]
     summer = [i for i in hour_back.tolist() if _is_switch(instants, hours[i])]
     forward = [
-        i
-        for i in np.flatnonzero(np.abs(steps - step - 1.0) <= near).tolist()
-        if step < 1.0 + near and _is_switch(instants, hours[i])
+        i for i in odd[np.abs(beyond - 1.0) <= near].tolist() if step < 1.0 + near and _is_switch(instants, hours[i])
     ]
     if forward or summer:
         i = (forward + summer)[0]

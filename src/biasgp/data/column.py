@@ -219,6 +219,12 @@ class Column:
         values = np.where(self.missing, np.nan, self._read)
         return values if self.censored is None else np.where(self.censored == 0, values, np.nan)
 
+    @cached_property
+    def _size(self) -> float:
+        """The largest number, without its sign."""
+        low, high = (float(end.reduce(self._numbers, initial=0.0)) for end in (np.fmin, np.fmax))  # pass over NaN
+        return max(-low, high)
+
     def limits(self) -> Array:
         """The numbers, with the limit itself where a cell is one; a refusal like that of `numbers`."""
         numbers = self.numbers()
@@ -252,8 +258,8 @@ class Column:
             return
         if self._not_numbers.any():
             raise TableError(self._not_a_number())
-        rows = np.flatnonzero(np.abs(self._numbers) > LARGEST)
-        if len(rows):
+        if self._size > LARGEST:
+            rows = np.flatnonzero(np.abs(self._numbers) > LARGEST)
             value = clip(str(self.cells.iloc[rows[0]]))
             raise TableError(
                 f"Column {self.name!r}, row {rows[0] + 1}: {value} is too large to be a reading. "
@@ -391,7 +397,7 @@ class Column:
 
     def _rounded_note(self) -> str:
         """The first integer that a floating-point number does not hold, and what became of it."""
-        for row in np.flatnonzero(np.abs(self._numbers) >= EXACT).tolist():
+        for row in np.flatnonzero(np.abs(self._numbers) >= EXACT).tolist() if self._size >= EXACT else ():
             written = self._integer(row)
             if written is not None and written != int(self._numbers[row]):
                 return (

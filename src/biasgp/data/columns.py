@@ -64,7 +64,7 @@ class Feature:
                 "Write them alike."
             )
         # In microseconds, since nanoseconds overflow where two times are more than 292 years apart.
-        elapsed = times.values.astype("datetime64[us]") - np.datetime64(pd.Timestamp(self.origin), "us")
+        elapsed = times.values.astype("datetime64[us]", copy=False) - np.datetime64(pd.Timestamp(self.origin), "us")
         return np.asarray(elapsed / np.timedelta64(1, "h"))
 
     def instants(self, hours: Array) -> np.ndarray:
@@ -271,7 +271,8 @@ def _chosen_features(table: Table, kinds: Mapping[str, str]) -> list[Feature]:
 def _useless(table: Table, name: str) -> bool:
     """Whether a guess should pass over a column: no name, one value, mostly missing, or the number of the row."""
     values = table.column(name).numbers()
-    values = values[np.isfinite(values)]
+    there = np.isfinite(values)
+    values = values if there.all() else values[there]
     if name.lower() in COUNTERS and len(values) > 1 and bool((np.diff(values) == 1.0).all()):
         return True  # it says what the time says
     return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
@@ -322,16 +323,17 @@ def read_readings(
     target, chosen, notes = choose(table, target, features, flag_column, together, limits)
     sensors = None if together is None else Sensors.of(table, together)
     columns = [(target, table.column(target).limits()), *((feature.name, feature.values(table)) for feature in chosen)]
-    for j, (name, values) in enumerate(columns):
-        if not np.isfinite(values).any():
+    finite = [np.isfinite(values) for _, values in columns]
+    for j, (name, _) in enumerate(columns):
+        if not finite[j].any():
             advice = "Leave it out of --features." if j else "Choose another --target, or check --na."
             raise TableError(f"Column {name!r} holds nothing but missing values. {advice}")
     kept = table.rows_where(where) if where else np.ones(len(table), dtype=bool)
     left_out = [(f"--where {where!r} does not hold", int((~kept).sum()))]
-    for name, values in columns:
-        absent = kept & ~np.isfinite(values)
-        left_out.append((f"{name!r} is missing", int(absent.sum())))
-        kept = kept & ~absent
+    for (name, _), there in zip(columns, finite, strict=True):
+        if not there.all():
+            left_out.append((f"{name!r} is missing", int((kept & ~there).sum())))
+            kept = kept & there
     censored = _censored(table, target, limits)
     if sensors is not None:
         left_out.append((f"{together!r} is missing", int((kept & ~sensors.known).sum())))
@@ -345,8 +347,9 @@ def read_readings(
         flags, remark = _flags(table, flag_column)
         notes = (*notes, *remark)
     measured = kept if censored is None else kept & (censored == 0.0)
-    _refuse_unusable(table, target, y[measured])
-    step = _coarse_step(y[measured], inputs[0][measured])
+    known, along = (y, inputs[0]) if measured.all() else (y[measured], inputs[0][measured])  # without a copy
+    _refuse_unusable(table, target, known)
+    step = _coarse_step(known, along)
     if step is not None:
         notes = (
             *notes,
@@ -375,7 +378,8 @@ def _clock(features: Sequence[Feature], inputs: Sequence[Array], kept: Mask) -> 
     """What the first time among the features says of its clock."""
     for feature, hours in zip(features, inputs, strict=True):
         if feature.is_time:
-            return read_clock(hours[kept], np.flatnonzero(kept), feature.instants, zoned=feature.zoned)
+            known = hours if kept.all() else hours[kept]
+            return read_clock(known, np.flatnonzero(kept), feature.instants, zoned=feature.zoned)
     return Clock()
 
 

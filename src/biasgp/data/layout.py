@@ -30,6 +30,8 @@ FEWEST_BELOW = 2
 """Rows that must be below such a header."""
 MOST_LEADING = 8
 """Rows as wide as the table that may come before its first reading: titles, names, units."""
+MOST_UNITS = 2
+"""Lines under the header: units, and what kind of average each column is."""
 CENSORED = re.compile(r"\s*(?P<sign>[<>≤≥])\s*=?\s*(?P<rest>.+)", re.DOTALL)
 """A detection limit: <0.5."""
 _SYMBOLS = (
@@ -309,12 +311,12 @@ def _kind_of(row: list[str], columns: frozenset[int]) -> str:
     cells = [cell for cell in row if cell.strip()]
     if any(map(is_value, cells)):
         return "mixed"
-    if _reads_as_units(row, columns):
+    if reads_as_units(row, columns):
         return "units"
     return "title" if 2 * len(cells) <= len(row) else "names"
 
 
-def _reads_as_units(row: list[str], columns: frozenset[int]) -> bool:
+def reads_as_units(row: list[str], columns: frozenset[int]) -> bool:
     """Whether all cells over values that hold something read like units, and some do."""
     cells = [row[j].strip() for j in columns if j < len(row) and row[j].strip() not in ("", "-", "--")]
     return bool(cells) and not any(map(is_value, row)) and all(map(is_unit, cells))
@@ -325,8 +327,8 @@ def _units_below(rows: Records, h: int, columns: frozenset[int], said: bool | No
     if said is False:
         return ()
     found: list[int] = []
-    for line, row in rows[h + 1 : h + 3]:
-        if not _reads_as_units(row, columns) and not (said and not found):
+    for line, row in rows[h + 1 : h + 1 + MOST_UNITS]:
+        if not reads_as_units(row, columns) and not (said and not found):
             break
         found.append(line)
     return tuple(found)

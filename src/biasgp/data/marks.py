@@ -88,9 +88,12 @@ def find_marks(values: Array) -> tuple[float, ...]:
 
 
 def _is_mark(values: Array, mark: float) -> bool:
-    here = values == mark
-    others = values[~here & np.isfinite(values) & ~np.isin(values, list(CODES))]
-    if here.sum() < FEWEST_MARKS or len(others) < FEWEST_OTHERS:
+    if np.count_nonzero(values == mark) < FEWEST_MARKS:
+        return False
+    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
+    there = [code for code in CODES if low <= code <= high]  # each one costs a pass over all readings
+    others = values[np.isfinite(values) & ~np.isin(values, there)]
+    if len(others) < FEWEST_OTHERS:
         return False
     low, high = np.quantile(others[:: max(len(others) // SAMPLE, 1)], INNER)
     outside = max(low - mark, mark - high)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,12 +22,17 @@ BLOCK = 2**22
 """Bytes that Arrow cuts at a time; a longer row is not plain."""
 SAMPLE = 1000
 """Cells that must prove that the decimal mark is a point."""
+TOGETHER = 256
+"""Cells whose length together shows, as a rule, that none of them is too long."""
 _PLAIN = b"0123456789.+-eE"
 _PROOF = re.compile(r"\.(?!\d{3}$)|[eE]")
 """What shows a decimal point: no mark for thousands has other than three digits after it."""
 _WORDS = sorted({form for word in MISSING for form in (word, word.upper(), word.title())} | {"NaN"})
 _ISO_LENGTHS = (10, 13, 16, 19, 21, 22, 23, 26)
 """Characters of 2005-03-24, with hours, minutes, seconds and decimals of these, that Arrow reads in this form alone."""
+
+
+_Part = TypeVar("_Part")
 
 
 def quick_frame(body: Any, sep: str, columns: list[str]) -> pd.DataFrame | None:
@@ -48,7 +55,7 @@ def quick_frame(body: Any, sep: str, columns: list[str]) -> pd.DataFrame | None:
         )
     except (pa.ArrowInvalid, UnicodeError):
         return None
-    if any(_longest(column) > csv.field_size_limit() for column in cut.columns):
+    if any(_has_longer(chunk, csv.field_size_limit()) for column in cut.columns for chunk in column.chunks):
         return None
     kind = pd.StringDtype("pyarrow", na_value=np.nan)
     frame = cut.to_pandas(types_mapper=lambda _: kind)
@@ -56,8 +63,12 @@ def quick_frame(body: Any, sep: str, columns: list[str]) -> pd.DataFrame | None:
     return frame
 
 
-def _longest(column: Any) -> int:
-    return max((int(np.diff(_bounds(chunk)).max()) for chunk in column.chunks if len(chunk)), default=0)
+def _has_longer(chunk: Any, limit: int) -> bool:
+    """Whether a cell has more bytes than this."""
+    bounds = _bounds(chunk)
+    if np.diff(bounds[::TOGETHER], append=bounds[-1:]).max(initial=0) <= limit:
+        return False  # not even many cells in a row have
+    return bool(np.diff(bounds).max(initial=0) > limit)
 
 
 def arrow_of(cells: pd.Series) -> list[Any] | None:
@@ -73,59 +84,75 @@ def arrow_of(cells: pd.Series) -> list[Any] | None:
 
 def quick_numbers(chunks: list[Any]) -> tuple[Array, bool] | None:
     """Numbers with a decimal point or none, NaN where nothing is; and whether there is a point among them."""
-    parts, pointed, proofs = [], False, 0
-    for chunk in chunks:
-        part = _numbers_in(chunk)
+    found, at, pointed, proofs = np.empty(sum(map(len, chunks))), 0, False, 0
+    for part in _each(chunks, _numbers_in):
         if part is None:
             return None
-        values, known, text = part
-        if b"." in text or b"e" in text or b"E" in text:
+        values, known = part
+        if proofs <= FEW and any((_text(known) == ord(mark)).any() for mark in ".eE"):
             pointed = True
-            if proofs <= FEW:
-                proofs += sum(bool(_PROOF.search(cell)) for cell in known[:SAMPLE].to_pylist())
-        parts.append(values)
-    if not parts or (pointed and proofs <= FEW) or all(np.isnan(part).all() for part in parts):
-        return None
-    return np.concatenate(parts), pointed
+            proofs += sum(bool(_PROOF.search(cell)) for cell in known[:SAMPLE].to_pylist())
+        # Straight into place: the memory of a part serves the next one.
+        found[at : at + len(values)] = values
+        at += len(values)
+    return None if (pointed and proofs <= FEW) or np.isnan(found).all() else (found, pointed)
 
 
-def _numbers_in(chunk: Any) -> tuple[Array, Any, bytes] | None:
-    """The numbers of some cells, those of the cells that hold one, and the text of these."""
+def _each(chunks: list[Any], read: Callable[[Any], _Part | None]) -> Iterator[_Part | None]:
+    """Each chunk as it is read, in turn: the first one here, the others on threads, which Arrow leaves free."""
+    import pyarrow as pa
+
+    yield from map(read, chunks[:1])
+    if len(chunks) > 1:
+        pool = ThreadPoolExecutor(pa.cpu_count())
+        try:
+            yield from pool.map(read, chunks[1:])
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _numbers_in(chunk: Any) -> tuple[Array, Any] | None:
+    """The numbers of some cells, and the cells that hold one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known, nothing, text = chunk, None, _bytes(chunk)
-    if b":" in text[:SAMPLE]:
+    values = _cast(chunk)
+    # What Arrow reads as a finite number has no other characters than numbers have; words such as inf it reads too.
+    if values is not None and np.isfinite(values).all():
+        return values, chunk
+    if (_text(chunk)[:SAMPLE] == ord(":")).any():
         return None  # times, as a rule; no number has a colon
-    if text.translate(None, _PLAIN) or np.diff(_bounds(chunk)).min() == 0:
-        chunk = pc.utf8_trim_whitespace(chunk)
-        nothing = pc.is_in(chunk, pa.array(_WORDS, chunk.type))
-        known = chunk.filter(pc.invert(nothing))
-        text = _bytes(known)
-        if text.translate(None, _PLAIN):
-            return None
-    try:
-        values = known.cast(pa.float64()).to_numpy()
-    except pa.ArrowInvalid:
+    chunk = pc.utf8_trim_whitespace(chunk)
+    nothing = pc.is_in(chunk, pa.array(_WORDS, chunk.type))
+    known = chunk.filter(pc.invert(nothing))
+    values = None if _text(known).tobytes().translate(None, _PLAIN) else _cast(known)
+    if values is None:
         return None
-    if nothing is None:
-        return values, known, text
     every = np.full(len(chunk), np.nan)
     every[~nothing.to_numpy(zero_copy_only=False)] = values
-    return every, known, text
+    return every, known
+
+
+def _cast(cells: Any) -> Array | None:
+    import pyarrow as pa
+
+    try:
+        return np.asarray(cells.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
 
 
 def quick_times(chunks: list[Any]) -> tuple[np.ndarray, str] | None:
     """Times of ISO 8601, all of one length and with one zone, NaT where nothing is; and the zone ("" for none)."""
-    parts, forms = [], set()
-    for chunk in chunks:
-        part = _times_in(chunk)
+    found, at, forms = np.empty(sum(map(len, chunks)), dtype="datetime64[us]"), 0, set()
+    for part in _each(chunks, _times_in):
         if part is None:
             return None
-        parts.append(part[0])
         forms.add(part[1:])
+        found[at : at + len(part[0])] = part[0]
+        at += len(part[0])
     zones = {zone for _, zone in forms}
-    return (np.concatenate(parts), zones.pop()) if len(forms) == 1 else None
+    return (found, zones.pop()) if len(forms) == 1 else None
 
 
 def _times_in(chunk: Any) -> tuple[np.ndarray, int, str] | None:
@@ -141,7 +168,7 @@ def _times_in(chunk: Any) -> tuple[np.ndarray, int, str] | None:
     size = int(sizes.min()) if len(sizes) else 0
     if size < _ISO_LENGTHS[0] or size != sizes.max():
         return None
-    ends = np.frombuffer(_bytes(known), dtype=np.uint8)[size - 1 :: size]
+    ends = _text(known)[size - 1 :: size]
     zone = "Z" if bool((ends == ord("Z")).all()) else ""
     if size - len(zone) not in _ISO_LENGTHS:
         return None
@@ -163,7 +190,9 @@ def _bounds(chunk: Any) -> np.ndarray:
     return np.frombuffer(chunk.buffers()[1], dtype=kind)[chunk.offset : chunk.offset + len(chunk) + 1]
 
 
-def _bytes(chunk: Any) -> bytes:
-    """The text of all cells, one after the other."""
+def _text(chunk: Any) -> np.ndarray:
+    """The bytes of all cells, one after the other, without a copy."""
     content, bounds = chunk.buffers()[2], _bounds(chunk)
-    return b"" if content is None or not len(chunk) else bytes(memoryview(content)[bounds[0] : bounds[-1]])
+    if content is None or not len(chunk):
+        return np.empty(0, dtype=np.uint8)
+    return np.frombuffer(content, dtype=np.uint8)[bounds[0] : bounds[-1]]

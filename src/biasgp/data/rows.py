@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from biasgp._typing import Array
 from biasgp.data.column import UNKNOWN, Format
 from biasgp.data.columns import Feature
 from biasgp.data.csv_text import refuse_duplicates
-from biasgp.data.layout import separator
+from biasgp.data.layout import COMMENT, LOOKED_AT, SEPARATORS, Said, find, reads_as_units, separator
 from biasgp.data.numbers import OTHER, POINT, WORDS, read_number, tidy
 from biasgp.data.table import Table
 from biasgp.messages import TableError, clip
@@ -59,7 +60,7 @@ class Cut:
         first = _cells(head[0], mark)
         if header is False:
             return cls(mark, "", [f"column {j + 1}" for j in range(len(first))])
-        names = [" ".join(cell.split()) or f"column {j + 1}" for j, cell in enumerate(first)]
+        names = [name or f"column {j + 1}" for j, name in enumerate(_names(head[0], mark))]
         refuse_duplicates(names, name)
         return cls(mark, head[0].strip(), names)
 
@@ -80,18 +81,31 @@ class RowReader:
 
     `form` is an empty table: its `given` is what the user said of all columns, its `usual` how the fit read them. What
     the first cells prove of a column (its decimal mark, day or month first) holds for the rest: `found`. `notes` say
-    what was assumed there.
+    what was assumed there. `limits` counts detection limits (<0.5), which a stream cannot use: they are read as
+    missing. `comments` counts lines that begin with #, which are passed over.
     """
 
     def __init__(self, form: Table, cut: Cut, feature: Feature, target: str) -> None:
         self.feature, self.target, self.found = feature, target, dict[str, Format]()
         self.notes: list[str] = []
+        self.limits = self.comments = 0
         self.cut = cut
         self.form = replace(form, cells=pd.DataFrame(columns=cut.names, dtype=object))
         self.columns = dict.fromkeys((*feature.columns, target), -1)
         for name in self.columns:
             self.form.column(name)  # refuses a name that is not there
             self.columns[name] = cut.names.index(name)
+
+    def units_in(self, lines: Sequence[str], most: int, *, said: bool | None) -> int:
+        """How many of the first lines, directly under the header, hold units; `said` is what the user said of that."""
+        count = 0
+        for line in lines[:most] if said is not False else ():
+            if not reads_as_units(_cells(line, self.cut.sep), frozenset(self.columns.values())) and not (
+                said and not count
+            ):
+                break
+            count += 1
+        return count
 
     def read(self, lines: Lines) -> Iterator[GoodRows | BadRow]:
         """What lines hold, in their order; blank ones and repetitions of the header hold nothing."""
@@ -117,6 +131,8 @@ class RowReader:
         for (number, text), row in zip(lines, rows, strict=True):
             if len(row) == width and (row[0] != begins or not begins) and text:
                 yield number, row
+            elif text.lstrip().startswith(COMMENT) and len(row) != width:
+                self.comments += 1
             elif text.strip() and text.strip() != self.cut.header:
                 yield number, self._odd(row)
 
@@ -153,6 +169,7 @@ class RowReader:
                 trouble = NEW_HEADER if self._is_header(cells) else self._trouble(of_input, of_target, error)
                 yield _bad(line, trouble)
             return
+        self._note_limits(of_target, rows)
         self._learn(of_input, self.feature.columns[0])
         self._learn(of_target, self.target)
         good = GoodRows(np.array([number for number, _ in rows]), x, y)
@@ -163,6 +180,19 @@ class RowReader:
             yield BadRow(rows[bad][0], f"column {self.feature.columns[0]!r} is empty")
             start = bad + 1
         yield from _some(good, start, len(x))
+
+    def _note_limits(self, table: Table, rows: list[tuple[int, list[str]]]) -> None:
+        """Count cells such as <0.5, and say what is done with them when the first one comes."""
+        codes = table.column(self.target).censored
+        if codes is None:
+            return
+        if not self.limits:
+            i = int(np.flatnonzero(codes)[0])
+            self.notes.append(
+                f"Line {rows[i][0]}: {clip(rows[i][1][self.columns[self.target]])!r} is a detection limit. A stream "
+                "cannot use these: they are left out (predicted, as missing readings are) and counted."
+            )
+        self.limits += int((codes != 0).sum())
 
     def _tables(self, rows: list[list[str]]) -> tuple[Table, Table]:
         """The columns of rows: to read the input from, and the target."""
@@ -199,6 +229,36 @@ class RowReader:
                 more = f" with a decimal {WORDS[decimal]}, as those before have" if other else ""
                 return f"column {name!r}: {clip(cell)!r} is not a number{more}"
         return clip(str(error).replace(", row 1:", ":").removesuffix("."), LONGEST_REASON)
+
+
+def lines_to_names(lines: Sequence[str], names: Sequence[str], sep: str | None) -> int | None:
+    """How many first lines there are up to that which has all these names; None where none has."""
+    wanted, marks = set(names), SEPARATORS if sep is None else (separator((), sep),)
+    for i, line in enumerate(lines[:LOOKED_AT]):
+        if any(wanted <= set(_names(line, mark)) for mark in marks):
+            return i + 1
+    return None
+
+
+def lines_of_header(lines: Sequence[str], names: Sequence[str], sep: str | None, *, last: bool) -> int | None:
+    """The same; None where more lines must tell, which with `last` do not come.
+
+    Where none has the names, those up to the header that the rows show, which will be refused.
+    """
+    found = lines_to_names(lines, names, sep)
+    if found is not None:
+        return found
+    with contextlib.suppress(TableError):
+        layout = find(lines, sep, Said(), "")
+        if layout.found:
+            return layout.header + 1
+    return 1 if last or len(lines) >= LOOKED_AT else None
+
+
+def _names(line: str, sep: str) -> list[str]:
+    """The cells of a header, which may be written as a comment."""
+    names = [" ".join(cell.split()) for cell in _cells(line, sep)]
+    return [names[0].removeprefix(COMMENT).lstrip() or names[0], *names[1:]] if names else []
 
 
 def _bad(line: int, reason: str) -> BadRow:

@@ -27,7 +27,10 @@ _ELSEWHERE = "Watch it with another --out, or with --rotated to go on from its s
 
 @dataclass(frozen=True)
 class Place:
-    """Where a reader stands: bytes and lines before it, the first two lines, and the bytes just before it."""
+    """Where a reader stands: bytes and lines before it, the header, the first row, and the bytes just before it.
+
+    A header is one line, or all up to the first row where there are others before it, or units below it.
+    """
 
     offset: int = 0
     line: int = 0
@@ -35,19 +38,19 @@ class Place:
     first_row: bytes = b""
     tail: bytes = b""
 
-    def after(self, lines: bytes) -> Place:
-        """The place behind some whole lines that follow it."""
+    def after(self, lines: bytes, *, head: bool = False) -> Place:
+        """The place behind some whole lines that follow it; with `head`, all of them are of the header."""
         place = replace(
             self,
             offset=self.offset + len(lines),
             line=self.line + lines.count(b"\n"),
             tail=(self.tail + lines[-_TAIL:])[-_TAIL:],
         )
-        if self.line < 2 <= place.line or (self.line == 0 < place.line):
-            head = io.BytesIO(self.header + lines)
-            header = head.readline()
-            place = replace(place, header=header, first_row=head.readline())
-        return place
+        if head:
+            return replace(place, header=self.header + lines)
+        rest = io.BytesIO(lines)
+        header = self.header or rest.readline()
+        return replace(place, header=header, first_row=self.first_row or rest.readline())
 
     def note(self) -> dict[str, Any]:
         """What JSON can hold of it; the bytes before it as a checksum."""
@@ -94,11 +97,11 @@ class LineSource(Protocol):
     place: Place
     rotations: int
 
-    def lines(self, wait: float) -> bytes:
-        """Those that are there, a chunk at most; empty where none comes within `wait` seconds."""
+    def lines(self, wait: float, beyond: int = 0) -> bytes:
+        """Those that are there, a chunk at most; none where no more than `beyond` bytes come within `wait` seconds."""
 
-    def accept(self, lines: bytes) -> None:
-        """Go on behind these lines, the first of those that `lines` gave."""
+    def accept(self, lines: bytes, *, head: bool = False) -> None:
+        """Go on behind these lines, the first of those that `lines` gave; `head` as for `Place.after`."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -137,13 +140,13 @@ class GrowingFile:
             self.place = place
             return
         begun = self._bytes(0, len(saved.place.header))
-        if begun and not saved.place.header.startswith(begun):
+        if begun and _is_other(begun, saved.place.header):
             raise SourceError(self._other_header())
         if not self.rotated:
             raise SourceError(self._shorter(size, offset) if size < offset else self._rewritten(offset))
         self._restart(saved.place.header)
 
-    def lines(self, wait: float) -> bytes:
+    def lines(self, wait: float, beyond: int = 0) -> bytes:
         """As `LineSource.lines`; a SourceError where the file is not what it was."""
         place = self.place
         found = self._bytes(place.offset - len(place.tail), len(place.tail) + CHUNK)
@@ -152,7 +155,7 @@ class GrowingFile:
         body = found[len(place.tail) :]
         end = body.rfind(b"\n") + 1
         self.partial = len(body) - end
-        if end:
+        if end > beyond:
             return body[:end]
         if len(body) >= LONGEST_LINE:
             raise SourceError(_endless(self.name, place.line))
@@ -162,8 +165,8 @@ class GrowingFile:
             time.sleep(wait)
         return b""
 
-    def accept(self, lines: bytes) -> None:
-        self.place = self.place.after(lines)
+    def accept(self, lines: bytes, *, head: bool = False) -> None:
+        self.place = self.place.after(lines, head=head)
 
     def _changed(self) -> bytes:
         """What was read is no longer there."""
@@ -197,8 +200,7 @@ class GrowingFile:
 
     def _restart(self, header: bytes) -> None:
         """Go on from the start of a new file, which must have the header of the former, as far as it is written."""
-        begun = self._bytes(0, len(header))
-        if not header.startswith(begun):
+        if _is_other(self._bytes(0, len(header)), header):
             raise SourceError(self._other_header())
         self.rotations += 1
         self.place = Place()
@@ -241,19 +243,19 @@ class Pipe:
     def partial(self) -> int:
         return len(self._held) - (self._held.rfind(b"\n") + 1)
 
-    def lines(self, wait: float) -> bytes:
+    def lines(self, wait: float, beyond: int = 0) -> bytes:
         """As `LineSource.lines`."""
-        if b"\n" not in self._held and not self._eof:
+        if self._held.rfind(b"\n") + 1 <= beyond and not self._eof:
             self._fill(wait)
         if self._saved is not None and not self._joined(self._saved):
             return b""
         end = self._held.rfind(b"\n", 0, CHUNK) + 1
         if end == 0 and len(self._held) >= LONGEST_LINE:
             raise SourceError(_endless(self.name, self.place.line))
-        return self._held[:end]
+        return self._held[:end] if end > beyond else b""
 
-    def accept(self, lines: bytes) -> None:
-        self.place = self.place.after(lines)
+    def accept(self, lines: bytes, *, head: bool = False) -> None:
+        self.place = self.place.after(lines, head=head)
         self._held = self._held[len(lines) :]
 
     def _fill(self, wait: float) -> None:
@@ -273,7 +275,7 @@ class Pipe:
         """Whether the place of the earlier run is reached: at once where what was read is not told again."""
         place = saved.place
         told = place.header + place.first_row
-        self._repeating |= place.line >= 2 and self._held.startswith(told)
+        self._repeating |= bool(place.first_row) and self._held.startswith(told)
         if self._repeating:
             return self._skipped(saved)
         if not self._eof and told.startswith(self._held) and len(self._held) < len(told):
@@ -306,6 +308,11 @@ class Pipe:
             )
         self.place, self._held, self._saved = found, self._held[left:], None
         return True
+
+
+def _is_other(begun: bytes, header: bytes) -> bool:
+    """Whether a file that begins so has another header. Lines before the names may differ: they say when it began."""
+    return header.count(b"\n") <= 1 and not header.startswith(begun)
 
 
 def _opened(path: Path) -> BinaryIO:

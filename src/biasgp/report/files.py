@@ -16,7 +16,7 @@ from biasgp.data.columns import Readings
 from biasgp.data.table import Table
 from biasgp.persistence import save_model
 from biasgp.report.fit_page import fit_page
-from biasgp.report.forms import ResultFiles
+from biasgp.report.forms import CSV, ResultFiles, own_suffix
 from biasgp.report.inert import inert
 
 _OWN_FLAGS = FlagScheme()
@@ -30,8 +30,8 @@ def write_results(
     results = ResultFiles.of(table, outcome, flags)
     save_model(folder / "model.skops", outcome.fitted.estimator, _about(table, outcome.readings, outcome.settings))
     (folder / "report.html").write_text(fit_page(FitRecord.of(outcome), plotly), encoding="utf-8")
-    inert(results.frame).to_csv(folder / "cleaned.csv", index=False)
-    results.write(folder, table)
+    for suffix in {CSV, own_suffix(table)}:
+        results.write(folder / f"cleaned{suffix}", table)
     if outcome.settings.fill is not None:
         inert(filled(outcome, fill_step(outcome.settings.fill))).to_csv(folder / "filled.csv", index=False)
     if outcome.readings.judged is not None:

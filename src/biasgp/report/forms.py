@@ -20,6 +20,7 @@ from biasgp.report.inert import inert
 
 SUFFIXES = {"excel": ".xlsx", "parquet": ".parquet", "feather": ".feather", "netcdf": ".nc", "zarr": ".nc"}
 """By the kind of the table; a Zarr store is answered by a NetCDF file, which is one file."""
+CSV = ".csv"
 LONG_NAMES = {
     "mean": "estimated truth",
     "std": "standard deviation of the estimated truth",
@@ -27,6 +28,10 @@ LONG_NAMES = {
     "outlier_probability": "probability that the reading is an outlier",
     "expected": "truth expected without the reading",
     "log_odds": "log odds that the reading is bad",
+    "low_95": "lower end of the 95 % interval of the estimated truth",
+    "high_95": "upper end of the 95 % interval of the estimated truth",
+    "reading_low_95": "lower end of the 95 % interval of a reading",
+    "reading_high_95": "upper end of the 95 % interval of a reading",
 }
 WITHOUT_UNIT = frozenset({"outlier_probability", "log_odds"})
 
@@ -50,22 +55,19 @@ class ResultFiles:
         new = tuple(frame.columns[len(table.columns) :])
         return cls(frame, new, outcome.readings.target, outcome.unit, command(outcome), flags)
 
-    def write(self, folder: Path, table: Table) -> Path | None:
-        """Write a file of the table's own kind into a folder; None where that is CSV, which is written anyway."""
-        origin = table.origin
-        if origin is None or origin.source.kind not in SUFFIXES or (origin.dimension and not origin.whole):
-            return None
-        path = folder / f"cleaned{SUFFIXES[origin.source.kind]}"
-        if origin.dimension:
+    def write(self, path: Path, table: Table) -> None:
+        """Write a file in the form that its name ends in: the table's own, else CSV."""
+        if path.suffix != own_suffix(table) or path.suffix == CSV:
+            inert(self.frame).to_csv(path, index=False)
+        elif path.suffix == SUFFIXES["netcdf"]:
             self._write_netcdf(path, table)
-        elif origin.source.kind == "excel":
+        elif path.suffix == SUFFIXES["excel"]:
             self._write_excel(path)
         else:
             frame = self.frame.copy(deep=False)
             for name in self.new:
                 frame[name] = _one_kind(frame[name])
-            frame.to_parquet(path, index=False) if origin.source.kind == "parquet" else frame.to_feather(path)
-        return path
+            frame.to_parquet(path, index=False) if path.suffix == SUFFIXES["parquet"] else frame.to_feather(path)
 
     def _write_excel(self, path: Path) -> None:
         frame = inert(self.frame)
@@ -116,6 +118,14 @@ class ResultFiles:
             meant["flag_meanings"] = " ".join(self.flags.meanings.values())
             found.append((self.flags.column, self.flags.values, meant))
         return found
+
+
+def own_suffix(table: Table) -> str:
+    """What a file in the form of the table ends in; .csv where there is no other, or it has not all of its rows."""
+    origin = table.origin
+    if origin is None or (origin.dimension and not origin.whole):
+        return CSV
+    return SUFFIXES.get(origin.source.kind, CSV)
 
 
 def _one_kind(cells: pd.Series) -> pd.Series:

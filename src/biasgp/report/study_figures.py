@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biasgp._typing import Array
-from biasgp.analysis.filling import GAP
 from biasgp.analysis.judging import NORMAL_95
 from biasgp.data import SCENARIOS
+from biasgp.inputs import GAP
 from biasgp.report.pages import visible
 from biasgp.study.results import Results, Row
 from biasgp.study.tables import FIGURE3, Ranking, unique, values, where
@@ -253,10 +253,26 @@ def _campaign_figure(readings: dict[str, dict[str, Any]]) -> _Picture:
 
 
 def _broken(time: Array, mean: Array, std: Array) -> tuple[Array, Array, Array]:
-    """A curve over time that breaks off at gaps: its inputs there are unknown, and no line must join both sides."""
+    """A curve over time that breaks off at gaps: no line without uncertainty must join both sides."""
     steps = np.diff(time)
     wide = np.flatnonzero(steps > GAP * np.median(steps)) + 1 if len(steps) else np.empty(0, dtype=np.intp)
     return np.insert(time, wide, time[wide]), np.insert(mean, wide, np.nan), np.insert(std, wide, np.nan)
+
+
+def _over_gaps(axis: Axes, time: Array, fit: dict[str, Any], color: str) -> bool:
+    """The fit over gaps, fainter and dashed, from the reading before to the one after; whether there are any."""
+    inside = np.array(fit.get("gap_time") or [])
+    if not len(inside):
+        return False
+    x = np.concatenate([time, inside / 24.0])
+    order = np.argsort(x, kind="stable")
+    mean, std = (np.concatenate([fit[name], fit[f"gap_{name}"]])[order] for name in ("mean", "std"))
+    within = np.pad(order >= len(time), 1)
+    # The readings on both sides belong to it, so that nothing is left open.
+    mean[~(within[1:-1] | within[:-2] | within[2:])] = np.nan
+    axis.fill_between(x[order], mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=color, alpha=0.15, lw=0)
+    axis.plot(x[order], mean, color=color, lw=0.8, ls=(0, (3, 2)))
+    return True
 
 
 def _sensor_fits_figure(
@@ -272,6 +288,7 @@ def _sensor_fits_figure(
     # All usual readings and most of what replaced them; a spike of ten times the range would flatten the rest.
     room = 0.5 * (high - low)
     low, high = max(low - room, min(low, drawn.min())), min(high + room, max(high, drawn.max()))
+    over_gaps = False
     for axis, (name, fit) in zip(axes, fits.items(), strict=True):
         trained, replaced = np.array(fit["y"]), np.array(fit["replaced"]) > 0
         mean, std = np.array(fit["mean"]), np.array(fit["std"])
@@ -280,6 +297,7 @@ def _sensor_fits_figure(
         x, mean, std = _broken(time, mean, std)
         axis.fill_between(x, mean - NORMAL_95 * std, mean + NORMAL_95 * std, color=look[name][0], alpha=0.3, lw=0)
         axis.plot(x, mean, color=look[name][0], lw=0.8)
+        over_gaps |= _over_gaps(axis, time, fit, look[name][0])
         axis.set_ylabel(_label(name), fontsize=9)
     axes[0].set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     axes[-1].set_xlabel("days since the start")
@@ -287,4 +305,9 @@ def _sensor_fits_figure(
     caption = (
         "Mean and 95 % band of the next reading. Dots: readings as they were; crosses: what replaced them in training."
     )
+    if over_gaps:
+        caption += (
+            " Dashes and the fainter band: gaps, where the other inputs are unknown; they are interpolated linearly in "
+            "time, and the band does not contain what they may have been."
+        )
     return _Picture(f"figure{number:02d}", figure, caption)

@@ -24,6 +24,7 @@ from biasgp import metrics
 from biasgp._typing import Array, Mask
 from biasgp.data import campaign
 from biasgp.estimators import GaussianGP
+from biasgp.inputs import places_in_gaps, rows_between
 from biasgp.kernels import Exponential
 from biasgp.runner import SERIAL, Execution
 from biasgp.study.driver import StudyCell, StudyPlan, choose
@@ -275,7 +276,16 @@ def _perform(design: SensorDesign, data: Mapping[str, _SensorReadings], cell: St
     if replicate > 0:
         return {"row": row}
     mean, std = predict_readings(model, here.X)
-    return {"row": row, "curve": drawable(y=y, replaced=replaced, mean=mean, std=std)}
+    return {"row": row, "curve": drawable(y=y, replaced=replaced, mean=mean, std=std, **_over_gaps(model, here.X))}
+
+
+def _over_gaps(model: Any, X: Array) -> dict[str, Array]:
+    """The fit where nothing was read for long, at inputs interpolated in time; nothing where there is no gap."""
+    values = places_in_gaps(np.unique(X[:, 0]))
+    if not len(values):
+        return {}
+    mean, std = predict_readings(model, rows_between(X, 0, values))
+    return {"gap_time": values, "gap_mean": mean, "gap_std": std}
 
 
 def _compare_with_flags(model: Any, data: _SensorReadings, setting: Setting) -> Row:
