@@ -1,18 +1,13 @@
-"""Generated pairs, every case that ever failed, and the driver; the rest have tests beside this one.
-
-FUZZ_PAIRS=1000 in the environment runs a thousand of them; `make fuzz` goes on for as long as you like.
-"""
+"""A thousand generated pairs, every case that ever failed, and the driver; the rest have tests beside this one."""
 
 from __future__ import annotations
-
-import os
 
 import drive
 import pairs
 import pytest
 from cases import CASES
 
-PAIRS, AT_A_TIME = int(os.environ.get("FUZZ_PAIRS", "250")), 25
+PAIRS, AT_A_TIME = 1000, 25
 """In chunks, so that they spread over the processes of a test run."""
 
 
