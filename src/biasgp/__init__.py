@@ -24,7 +24,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+    from biasgp.estimators import (
+        ConstantBiasGP,
+        GaussianGP,
+        RandomBiasGP,
+        ScaleMixtureGP,
+        SparseBiasGP,
+        StudentTGP,
+        clean,
+    )
+    from biasgp.persistence import load, save
 
 __version__ = "0.1.0"
 
@@ -50,6 +59,9 @@ __all__ = [
     "TimeLimitWarning",
     "UntrustworthyFitWarning",
     "__version__",
+    "clean",
+    "load",
+    "save",
 ]
 
 
@@ -57,6 +69,10 @@ def __getattr__(name: str) -> Any:
     """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("load", "save"):
+        from biasgp import persistence
+
+        return getattr(persistence, name)
     from biasgp import estimators
 
     return getattr(estimators, name)
