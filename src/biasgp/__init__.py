@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from biasgp import plot
     from biasgp.estimators import (
         ConstantBiasGP,
         GaussianGP,
@@ -61,6 +62,7 @@ __all__ = [
     "__version__",
     "clean",
     "load",
+    "plot",
     "save",
 ]
 
@@ -73,6 +75,10 @@ def __getattr__(name: str) -> Any:
         from biasgp import persistence
 
         return getattr(persistence, name)
+    if name == "plot":
+        from importlib import import_module
+
+        return import_module("biasgp.plot")
     from biasgp import estimators
 
     return getattr(estimators, name)

@@ -1,8 +1,8 @@
-"""How a fit is looked at in Python: as a table."""
+"""How a fit is looked at in Python: as a table, as a picture, in a notebook."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,11 @@ from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.explaining import NONE, SPIKE
 from biasgp.estimators.frames import Given, episode_numbers, frame_of
+from biasgp.estimators.notebook import summary_html
 from biasgp.response import Scaling
+
+if TYPE_CHECKING:
+    from biasgp.plot import FitDisplay
 
 
 class FitViews:
@@ -22,6 +26,7 @@ class FitViews:
     _given: Given
     _posterior: Any
     _scaling: Scaling
+    _scaled_noise_variance: float
 
     def to_frame(self) -> Any:
         """What the fit says of its readings, one row per reading, in their order.
@@ -70,13 +75,56 @@ class FitViews:
         }
         return frame_of(self, columns)
 
+    def plot(self, column: int | str | None = None, *, ax: Any = None) -> FitDisplay:
+        """Readings, flagged ones and episodes, and f with its 95 % band. Needs `biasgp[plot]`.
+
+        Parameters
+        ----------
+        column : int or str, optional
+            The input to draw over, by index or name; needed where there are several.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure when left out.
+
+        Returns
+        -------
+        biasgp.plot.FitDisplay
+            With the drawn `ax_` and `figure_`.
+        """
+        from biasgp.plot import FitDisplay
+
+        return FitDisplay.from_estimator(self, column, ax=ax)
+
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's picture of the estimator, and what came of the fit below it."""
+        return super()._repr_html_inner() + summary_html(self)  # type: ignore[misc,no-any-return]
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] += summary_html(self)
+        return bundle
+
+    def _standardised_residuals(self) -> Array:
+        """Distance of each reading from its prediction without it, in that prediction's standard deviations.
+
+        NaN for outliers, and for readings of which only a limit is known.
+        """
+        given = self._as_given()
+        with blas_threads_for(len(given.y)):
+            mean, variance = self._posterior.leave_one_out()
+        spread = np.sqrt(variance + self._scaled_noise_variance + given.variances)
+        residual = (self._scaling.forward(given.y) - mean) / spread
+        limits = getattr(self, "_censored", None)
+        residual[getattr(self, "outlier_mask_", np.zeros(len(residual), dtype=bool))] = np.nan
+        return residual if limits is None else np.where(limits == 0.0, residual, np.nan)
+
     def _as_given(self) -> Given:
         """The readings of the fit."""
         check_is_fitted(self)
         if not hasattr(self, "_given"):
             raise ValueError(
-                "This model does not hold its readings: it is of a record that was fitted in blocks, or was saved by an "
-                "earlier version. Fit again."
+                "This model does not hold its readings: it is of a record that was fitted in blocks, or was saved by "
+                "an earlier version. Fit again."
             )
         return self._given
 
