@@ -41,7 +41,7 @@ class ResidualDisplay:
     >>> data = simulate("1d", 8)
     >>> model = SparseBiasGP().fit(data.X, data.y)
     >>> display = ResidualDisplay.from_estimator(model)
-    >>> len(display.residual) == (~model.outlier_mask_).sum()
+    >>> len(display.residual) == int((~model.outlier_mask_).sum())
     True
     """
 
