@@ -68,3 +68,15 @@ def outside(session: nox.Session) -> None:
     shutil.copy("pyproject.toml", away)
     session.chdir(away)
     _pytest(session)
+
+
+@nox.session(python=PYTHONS[0])
+def types(session: nox.Session) -> None:
+    """What type checkers make of the installed package, from outside."""
+    session.install("-c", "constraints.txt", ".", "mypy", "pyright")
+    away = Path(session.create_tmp()).resolve() / "types"
+    shutil.rmtree(away, ignore_errors=True)
+    shutil.copytree("tests/typing", away)
+    session.chdir(away)
+    session.run("mypy", "--strict", "--ignore-missing-imports", "consumer.py")
+    session.run("pyright")

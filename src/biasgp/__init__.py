@@ -22,8 +22,6 @@ from biasgp.messages import (
 # As typing has it, which takes longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from biasgp import plot
     from biasgp.estimators import (
         ConstantBiasGP,
@@ -67,21 +65,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("load", "save"):
-        from biasgp import persistence
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
 
-        return getattr(persistence, name)
-    if name == "plot":
-        from importlib import import_module
+    def __getattr__(name):
+        """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in ("load", "save"):
+            from biasgp import persistence
 
-        return import_module("biasgp.plot")
-    from biasgp import estimators
+            return getattr(persistence, name)
+        if name == "plot":
+            from importlib import import_module
 
-    return getattr(estimators, name)
+            return import_module("biasgp.plot")
+        from biasgp import estimators
+
+        return getattr(estimators, name)
 
 
 def __dir__() -> list[str]:
