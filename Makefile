@@ -30,6 +30,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
+	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
 	$(BIN)/lint-imports
 
 wheels: $(READY)
