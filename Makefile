@@ -34,6 +34,11 @@ lint: $(READY)
 	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
 	$(BIN)/lint-imports
 
+# Every warning is an error; what comes out is docs/_build/html.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 wheels: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
 	rm -rf dist build

@@ -69,7 +69,7 @@ class SparseBiasGP(LargeGP):
         Probability that each reading is an outlier.
     bias_, bias_std_ : ndarray of shape (n_samples,)
         Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included, and,
-        where the kernel has `Same` in it, the error of its sensor's own: y − bias_ is f and noise.
+        where the kernel has `Same` in it, the error of its sensor's own: `y − bias_` is f and noise.
     episodes_ : tuple of Episode
         Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
         Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std`, `log_odds` and `sensor`.
