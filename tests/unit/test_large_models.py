@@ -40,7 +40,7 @@ def plane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def fitted(plane) -> dict[type, Any]:
+def fitted(plane) -> dict[Any, Any]:
     X, y, _ = plane
     few = slice(0, 700)
     rab = RandomBiasGP(Matern32(), neighbors=8, max_iter=30, approximation="vecchia").fit(X[few], y[few])

@@ -70,8 +70,8 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         of columns of times are durations, as in `Matern32(length_scale="6h")`, or numbers of seconds.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for `kernel_`, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
+        come back in y's units, but for `kernel_`, which is the covariance of the transformed f. "auto" leaves fewer
+        than 20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the final search for the parameters (for a start, where they are sampled).
 
