@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test fuzz lint bench clean
+.PHONY: demo test coverage fuzz lint docs wheels bench clean
 
 demo: $(READY)
 	$(BIN)/biasgp demo --out demo --force
@@ -12,6 +12,13 @@ demo: $(READY)
 # One process per core, so that BLAS needs no threads of its own.
 test: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# What the tests reach, of processes that they start too; lines and branches apart at the end.
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report= $(TESTS)
+	$(BIN)/coverage report --skip-covered --sort=miss
+	$(BIN)/python benchmarks/coverage_bars.py
 
 # Generated data sets, tables, model files and expressions, for as long as you like: make fuzz MINUTES=60 SEED=2.
 MINUTES ?= 10
@@ -23,7 +30,20 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
+	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
 	$(BIN)/lint-imports
+
+# Every warning is an error; what comes out is docs/_build/html.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+wheels: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist build
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
@@ -50,4 +70,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build demo src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist demo docs/_build docs/gallery .coverage .coverage.* src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ COLUMNS = ["group", "status", "readings", "flagged", "noise_std"]
 
 
 def sensors(groups: int, rows: int) -> pd.DataFrame:
-    """A slow signal with noise a sensor, a twentieth of the readings shifted."""
+    """A slow signal with noise, one per sensor, a twentieth of the readings shifted."""
     rng = np.random.default_rng(0)
     tables = []
     for g in range(groups):

@@ -22,11 +22,19 @@ from biasgp.messages import (
 # As typing has it, which takes longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from biasgp import plot
+    from biasgp.estimators import (
+        ConstantBiasGP,
+        GaussianGP,
+        RandomBiasGP,
+        ScaleMixtureGP,
+        SparseBiasGP,
+        StudentTGP,
+        clean,
+    )
+    from biasgp.persistence import load, save
 
-    from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
-
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AmbiguousOutliersWarning",
@@ -50,16 +58,30 @@ __all__ = [
     "TimeLimitWarning",
     "UntrustworthyFitWarning",
     "__version__",
+    "clean",
+    "load",
+    "plot",
+    "save",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from biasgp import estimators
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
 
-    return getattr(estimators, name)
+    def __getattr__(name):
+        """The estimators, when they are asked for: they bring scikit-learn, which takes longer than `biasgp --help`."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in ("load", "save"):
+            from biasgp import persistence
+
+            return getattr(persistence, name)
+        if name == "plot":
+            from importlib import import_module
+
+            return import_module("biasgp.plot")
+        from biasgp import estimators
+
+        return getattr(estimators, name)
 
 
 def __dir__() -> list[str]:

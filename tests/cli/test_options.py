@@ -24,10 +24,9 @@ GP = ("--method", "gp", "--response", "identity")
 FIT = ("fit", "readings.csv", "--features", "time", "--target", "no_ppb", *GP, "--out", "out")
 BY = ("fit", "stations.csv", "--by", "station", "--features", "time", "--target", "no_ppb", *GP, "--out", "out")
 COMPARE = ("compare", "readings.csv", "--features", "time", "--target", "no_ppb", "--methods", "gp", "--out", "out")
-SIMULATED = ("study", "simulated", "--dataset", "friedman", "--scenarios", "1", "--replicates", "1", "--methods", "gp")
-SIMULATED = (*SIMULATED, "--no-report", "--out", "out")
-SENSOR = ("study", "sensor", "--responses", "no_ppb", "--replicates", "1", "--methods", "gp", "--every", "40")
-SENSOR = (*SENSOR, "--no-report", "--out", "out")
+ONCE = ("--replicates", "1", "--methods", "gp", "--no-report", "--out", "out")
+SIMULATED = ("study", "simulated", "--dataset", "friedman", "--scenarios", "1", *ONCE)
+SENSOR = ("study", "sensor", "--responses", "no_ppb", "--every", "40", *ONCE)
 STUDIES = (SIMULATED, SENSOR)
 
 

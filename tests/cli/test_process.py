@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -115,7 +116,7 @@ def catches(pid: int, number: int) -> bool:
 def request(words: list[str], number: int, moment: float, cwd: Path) -> tuple[int, str]:
     """Send a signal so many seconds after the command has its handlers; exit code and standard error."""
     # A shell starts what runs in the background with Ctrl-C ignored, and so would the command be.
-    defaults = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    defaults: dict[str, Any] = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
     with subprocess.Popen(
         words, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **defaults
     ) as process:

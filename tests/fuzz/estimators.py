@@ -51,12 +51,13 @@ def _constant_bias(rng: np.random.Generator) -> dict[str, Any]:
     kind = rng.integers(10)
     if kind < 6:
         return {}
-    return [
+    others: list[dict[str, Any]] = [
         {"tuning": "paper"},
         {"lam": float(rng.choice([0.0, 1e-6, 1.0, 1e6]))},
         {"k": float(rng.choice([1e-3, 1.0, 2.5, 1e4]))},
         {"k": float(rng.choice([1.0, 2.0]))},
-    ][kind - 6]
+    ]
+    return others[kind - 6]
 
 
 def _random_bias(rng: np.random.Generator) -> dict[str, Any]:

@@ -66,7 +66,8 @@ def watched() -> Iterator[list[str]]:
     if not _installed:
         sys.addaudithook(_hook)
         _installed = True
-    _watched = events = []
+    events: list[str] = []
+    _watched = events
     try:
         yield events
     finally:

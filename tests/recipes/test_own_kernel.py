@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biasgp import SparseBiasGP
-from biasgp._typing import Array
+from biasgp._typing import Array, Mask
 from biasgp.kernels import Linear, Stationary
 
 
@@ -20,7 +20,7 @@ class RationalQuadratic(Stationary):
 
 
 @pytest.fixture
-def readings() -> tuple[Array, Array, Array]:
+def readings() -> tuple[Array, Array, Mask]:
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 6.0, (120, 2))
     out = rng.uniform(size=120) < 0.1

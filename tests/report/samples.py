@@ -89,10 +89,10 @@ def with_text(value: Any, change: Callable[[str], str]) -> Any:
 
 def fleet() -> list[dict[str, Any]]:
     """A good fit, a doubtful one, and none."""
-    good = {"group": "north", "status": "ok", "file": "groups/north/report.html", "message": "look"}
+    good: dict[str, Any] = {"group": "north", "status": "ok", "file": "groups/north/report.html", "message": "look"}
     good |= {"readings": 120, "flagged": 3, "episodes": 2, "noise_std": 0.12, "seconds": 1.5, "trustworthy": True}
     nothing = dict.fromkeys(("readings", "flagged", "episodes", "noise_std", "seconds", "trustworthy"))
-    failed = {"group": "s", "status": "failed", "file": "p", "message": "why"}
+    failed: dict[str, Any] = {"group": "s", "status": "failed", "file": "p", "message": "why"}
     return [good, good | {"trustworthy": False}, failed | nothing]
 
 
@@ -162,16 +162,17 @@ def parsed(page: str) -> Parsed:
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found, self._inside = Parsed(), ("", {})
+        self.found = Parsed()
+        self._inside: tuple[str, dict[str, str | None]] = ("", {})
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._inside = (tag, dict(attrs))
         # Links and the descriptions of images are the only attributes with a user's text.
         free = ("href", "alt", "src") if tag in ("a", "img") else ()
         self.found.shape.append((tag, *((name, None if name in free else value) for name, value in attrs)))
-        self.found.links += [value for name, value in attrs if name == "href"]
+        self.found.links += [value or "" for name, value in attrs if name == "href"]
         if dict(attrs).get("http-equiv"):
-            self.found.policy = dict(attrs)["content"]
+            self.found.policy = dict(attrs)["content"] or ""
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ("", {})

@@ -10,6 +10,7 @@ import re
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import esprima
 import pytest
@@ -46,7 +47,7 @@ def css_faults(text: str) -> list[str]:
     return unclosed + rule_faults(tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True))
 
 
-def rule_faults(rules: list[object]) -> list[str]:
+def rule_faults(rules: list[Any]) -> list[str]:
     faults = []
     for rule in rules:
         if rule.type == "error":

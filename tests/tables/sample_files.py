@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -352,7 +353,7 @@ def feather() -> Sample:
     return Sample(lambda path: frame().to_feather(path), ".feather")
 
 
-def _dataset() -> object:
+def _dataset() -> Any:
     found = frame().set_index("time").to_xarray()
     found["temperature"].attrs["units"], found["ozone"].attrs["units"] = "°C", "ppb"
     return found

@@ -6,6 +6,7 @@ import logging
 import pickle
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def plane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def fitted(plane) -> dict[type, object]:
+def fitted(plane) -> dict[Any, Any]:
     X, y, _ = plane
     few = slice(0, 700)
     rab = RandomBiasGP(Matern32(), neighbors=8, max_iter=30, approximation="vecchia").fit(X[few], y[few])

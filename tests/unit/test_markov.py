@@ -180,7 +180,7 @@ def test_interpreted_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         K = MarkovEngine(bound, X[:, :1]).covariance(bound, noise)
         density, posterior = K.negative_log_density(y), K.posterior(y)
         clamped = K.clamped_solve(y, y, np.arange(N) % 3 > 0)
-        return [density.value, density.by_theta, *clamped, *posterior.mean_and_covariance(X[:5, :1])]
+        return [np.array(density.value), density.by_theta, *clamped, *posterior.mean_and_covariance(X[:5, :1])]
 
     compiled = everything()
     monkeypatch.setattr(markov_passes, "COMPILED", False)

@@ -400,7 +400,7 @@ def test_bad_parameters_are_refused_by_name(one_d, parameters, message):
 
 def test_density_of_too_few_readings_is_refused(fitted):
     model, data = fitted
-    with pytest.raises(ValueError, match=r"y must have one value a row of X, shape \(50,\)"):
+    with pytest.raises(ValueError, match=r"y must have one value per row of X, shape \(50,\)"):
         model.log_predictive_density(data.X_test, data.y_test[:3])
 
 

@@ -414,11 +414,7 @@ def examine(selection: Selection, settings: Settings, table_name: str, readings:
         residual[test] = off * (2.0 * NORMAL_95) / np.maximum(high - low, NARROWEST)
     else:
         # Each left out, at the parameters that were fitted with it.
-        mean, variance = estimator._posterior.leave_one_out()
-        y = readings.y[fitted.fit_rows]
-        known = readings.known_variance[fitted.fit_rows] * np.exp(2.0 * estimator._scaling.log_slope(y))
-        off = estimator._scaling.forward(y) - mean
-        residual[fitted.fit_rows] = off / np.sqrt(variance + estimator._scaled_noise_variance + known)
+        residual[fitted.fit_rows] = estimator._standardised_residuals()
     residual[verdict.flagged | ~readings.measured] = np.nan
     return Analysis(selection, settings, table_name, readings, fitted, prediction, verdict, residual, scores)
 

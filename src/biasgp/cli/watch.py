@@ -58,7 +58,7 @@ def watch(
     ] = Events.all,
     line_format: Annotated[
         LineFormat | None,
-        of_output("--format", help="Left out: csv where --out ends in .csv, else a JSON object a line."),
+        of_output("--format", help="Left out: csv where --out ends in .csv, else one JSON object per line."),
     ] = None,
     state: Annotated[
         Path | None, of_output(help="File for the state. Left out: OUT.state; none for standard output.")

@@ -78,7 +78,10 @@ def _from_named(local: np.ndarray, name: str) -> tuple[np.ndarray, str]:
     clock = pd.Series(local)
     try:  # in order, the first of two equal hours is summer time
         placed = clock.dt.tz_localize(zone, ambiguous="infer", nonexistent="NaT")
-    except ValueError:
+    except Exception as error:
+        # pandas 2 raises pytz's error, which is no ValueError.
+        if not isinstance(error, ValueError) and type(error).__name__ != "AmbiguousTimeError":
+            raise
         placed = clock.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
     utc = placed.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
     return utc, f"the clocks of {name} skipped or repeated that hour: write its offset, e.g. +02:00"

@@ -1,6 +1,7 @@
 """scikit-learn estimators: the only rooms that import sklearn.base."""
 
 from biasgp.estimators.base import BaseGP
+from biasgp.estimators.cleaning import clean
 from biasgp.estimators.constant_bias import ConstantBiasGP
 from biasgp.estimators.gaussian import GaussianGP
 from biasgp.estimators.random_bias import RandomBiasGP
@@ -8,7 +9,16 @@ from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.student_t import StudentTGP
 
-__all__ = ["METHODS", "ConstantBiasGP", "GaussianGP", "RandomBiasGP", "ScaleMixtureGP", "SparseBiasGP", "StudentTGP"]
+__all__ = [
+    "METHODS",
+    "ConstantBiasGP",
+    "GaussianGP",
+    "RandomBiasGP",
+    "ScaleMixtureGP",
+    "SparseBiasGP",
+    "StudentTGP",
+    "clean",
+]
 
 METHODS: dict[str, type[BaseGP]] = {
     "gp": GaussianGP,

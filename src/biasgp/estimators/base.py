@@ -19,6 +19,7 @@ from biasgp.covariance.cluster import on_cluster
 from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.categories import Categories
+from biasgp.estimators.frames import Given, row_labels
 from biasgp.estimators.going_on import KEPT, LastReadings
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
@@ -32,6 +33,7 @@ from biasgp.estimators.validation import (
     check_training,
     column_names,
 )
+from biasgp.estimators.views import FitViews
 from biasgp.kernels import Kernel, SquaredExponential, as_kernel
 from biasgp.models import strategy
 from biasgp.models.diagnosis import Finding
@@ -55,7 +57,7 @@ _THREADS: MakePool = on_threads
 
 
 @dataclass(eq=False, repr=False)
-class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model.
 
     They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for what the
@@ -68,8 +70,8 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         of columns of times are durations, as in `Matern32(length_scale="6h")`, or numbers of seconds.
     response : {"identity", "log", "yeo-johnson", "auto"}
         Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for kernel_, which is the covariance of the transformed f. "auto" leaves fewer than
-        20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
+        come back in y's units, but for `kernel_`, which is the covariance of the transformed f. "auto" leaves fewer
+        than 20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the final search for the parameters (for a start, where they are sampled).
 
@@ -228,6 +230,7 @@ class BaseGP(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale, censored=side)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
+            self._given, self._index = Given.of(X, y, y_array, problem.known), row_labels(X, y)
             yield problem, response, watch
             ledger().expect(FACTORISATIONS, 0.0)
             self._last: LastReadings | None = None

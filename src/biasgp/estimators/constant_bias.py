@@ -43,6 +43,15 @@ class ConstantBiasGP(LargeGP):
         Distance of δ to its optimality conditions, without unit; about 0.
     objective_ : float
         The minimised negative regularised log-likelihood, in y's unit.
+
+    Examples
+    --------
+    >>> from biasgp import ConstantBiasGP
+    >>> from biasgp.data import simulate
+    >>> data = simulate("1d", 8)
+    >>> model = ConstantBiasGP().fit(data.X, data.y)
+    >>> float(model.bias_[data.is_outlier].mean()) > 3.0
+    True
     """
 
     tuning: str = "ml"

@@ -248,7 +248,9 @@ class Explainer:
             off = self.problem.y - odds.mean
             nearest = np.abs(off[:, None] - [group.mean for group in groups]).argmin(axis=1)
             of = np.where(self.model.labels > 0, self.model.labels - 1, nearest)
-            members = np.bincount(of[flagged], minlength=len(groups))
+            single = flagged.copy()
+            single[[row for episode in estimator.episodes_ for row in episode.rows]] = False
+            members = np.bincount(of[single], minlength=len(groups))
             alike = np.array([group.mean**2 > group.variance for group in groups])[of] & (members > 1)[of]
             kind[flagged] = np.where(alike, GROUP, SPIKE)[flagged]
             scaling, biased = estimator._scaling, odds.mean + np.array([group.mean for group in groups])[of]

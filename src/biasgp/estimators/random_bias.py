@@ -46,6 +46,15 @@ class RandomBiasGP(LargeGP):
         Size of the objective's gradient at the fit.
     objective_ : float
         The minimised bound on −log p(y), in y's unit: RL₂ plus its normaliser.
+
+    Examples
+    --------
+    >>> from biasgp import RandomBiasGP
+    >>> from biasgp.data import simulate
+    >>> data = simulate("1d", 8)
+    >>> model = RandomBiasGP().fit(data.X, data.y)
+    >>> float(model.bias_[data.is_outlier].mean()) > 3.0
+    True
     """
 
     tuning: str = "ml"

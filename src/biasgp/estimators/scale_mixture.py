@@ -74,8 +74,9 @@ class ScaleMixtureGP(StudentTNoiseGP):
     --------
     >>> from biasgp import ScaleMixtureGP
     >>> from biasgp.data import simulate
-    >>> data = simulate("1d", 1)
-    >>> mean, std = ScaleMixtureGP().fit(data.X, data.y).predict(data.X_test, return_std=True)
+    >>> data = simulate("1d", 1, n=60)
+    >>> model = ScaleMixtureGP(draws=50, tune=50, chains=2).fit(data.X, data.y)  # few, to be quick
+    >>> mean, std = model.predict(data.X_test, return_std=True)
     """
 
     draws: int = 300

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
@@ -69,7 +69,7 @@ class SparseBiasGP(LargeGP):
         Probability that each reading is an outlier.
     bias_, bias_std_ : ndarray of shape (n_samples,)
         Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included, and,
-        where the kernel has `Same` in it, the error of its sensor's own: y − bias_ is f and noise.
+        where the kernel has `Same` in it, the error of its sensor's own: `y − bias_` is f and noise.
     episodes_ : tuple of Episode
         Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
         Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std`, `log_odds` and `sensor`.
@@ -234,6 +234,13 @@ class SparseBiasGP(LargeGP):
         for name in ("prior", "if_good", "if_bad", "log_odds"):  # a limit has none
             columns[name] = np.where(self._censored_of(len(known.problem)), np.nan, columns[name])
         return columns
+
+    def _training_inputs(self) -> Array:
+        return self._known().problem.X
+
+    def _kinds(self) -> NDArray[np.object_]:
+        kinds: NDArray[np.object_] = self.explain_all()["kind"]
+        return kinds
 
     def _known(self) -> Explainer:
         """What refit and explanations need of the fit."""

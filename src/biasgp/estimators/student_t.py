@@ -49,7 +49,7 @@ class StudentTNoiseGP(BaseGP):
         Expected precision of each reading's noise, in units of 1/σ²: E (ν + 1)/(ν + (y − f)²/σ²). Near 0 for an
         outlier; (ν + 1)/ν at most.
     outlier_probability_ : ndarray of shape (n_samples,)
-        Posterior probability that |y − f| exceeds 2.5 s, s the standard deviation of the Gaussian that has the t's
+        Posterior probability that `|y − f|` exceeds 2.5 s, s the standard deviation of the Gaussian that has the t's
         quartiles. (A t has no outliers as such, only large errors.)
     outlier_mask_ : ndarray of bool
         Where that is above one half.

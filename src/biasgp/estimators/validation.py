@@ -143,7 +143,7 @@ def check_readings(y: Any, X: Any) -> Array:
     _refuse_unless_finite(readings.ravel(), "y")
     n = len(X)
     if readings.shape != (n,):
-        raise ValueError(f"y must have one value a row of X, shape ({n},); got shape {readings.shape}.")
+        raise ValueError(f"y must have one value per row of X, shape ({n},); got shape {readings.shape}.")
     return readings
 
 

@@ -11,16 +11,19 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
 
 import biasgp
 from biasgp.estimators.base import BaseGP
 from biasgp.persistence.archive import NOTE, ModelFileError, check_entries, with_checked_contents
 from biasgp.persistence.trial import try_model
 
-__all__ = ["ModelFileError", "SavedModel", "load_model", "read_model", "save_model"]
+__all__ = ["ModelFileError", "SavedModel", "load", "load_model", "read_model", "save", "save_model"]
 
 FORMAT = 2
 """1 had whole matrices where there are triangles now, and other names of classes; it can still be read."""
@@ -40,12 +43,65 @@ class SavedModel:
     about: dict[str, Any] = field(default_factory=dict)
 
 
+def save(model: BaseGP, path: str | Path) -> None:
+    """Write a fitted estimator to a file, by convention `NAME.skops`, that `load` reads. Needs `biasgp[save]`.
+
+    The file holds arrays and JSON, never pickles. The index of a pandas frame that the model was fitted to is not kept.
+
+    Parameters
+    ----------
+    model : estimator of biasgp
+        A fitted one. What is around it, such as a pipeline, is not saved.
+    path : str or Path
+        Where to; a file that is there is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import biasgp
+    >>> from biasgp.data import simulate
+    >>> data = simulate("1d", 1)
+    >>> model = biasgp.SparseBiasGP().fit(data.X, data.y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     biasgp.save(model, Path(folder) / "model.skops")
+    ...     again = biasgp.load(Path(folder) / "model.skops")
+    >>> bool((again.predict(data.X_test) == model.predict(data.X_test)).all())
+    True
+    """
+    if not isinstance(model, BaseGP):
+        what = type(model).__name__
+        raise TypeError(f"save(model, path) takes a fitted estimator of biasgp first, and got a {what}.")
+    check_is_fitted(model)
+    save_model(path, model)
+
+
+def load(path: str | Path) -> BaseGP:
+    """The fitted estimator of a file that `save` or `biasgp fit` wrote. Needs `biasgp[save]`.
+
+    All of the file is checked before anything is made of it, so it may come from anyone; what is wrong with it is a
+    ModelFileError (a ValueError) of one line.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Examples
+    --------
+    See `save`.
+    """
+    return load_model(path)
+
+
 def save_model(path: str | Path, estimator: Any, about: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator, with notes that JSON can hold."""
-    import skops.io
-
+    skops_io = _skops_io()
+    if getattr(estimator, "_index", None) is not None:  # of pandas, which no model file may hold
+        estimator = copy(estimator)
+        estimator._index = None
     note = {"format": FORMAT, "biasgp": biasgp.__version__, "about": dict(about or {})}
-    buffer = io.BytesIO(skops.io.dumps(estimator))
+    buffer = io.BytesIO(skops_io.dumps(estimator))
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
         archive.writestr(NOTE, json.dumps(note))
         archive.comment = SEAL + b"0" * DIGEST
@@ -58,6 +114,15 @@ def load_model(path: str | Path, *, trusted: Iterable[str] = ()) -> BaseGP:
     """The estimator of a file made by `save_model`; `trusted` names foreign types that it may hold as well."""
     found: BaseGP = read_model(path, trusted=trusted).estimator
     return found
+
+
+def _skops_io() -> Any:
+    """skops, if it is installed."""
+    try:
+        import skops.io
+    except ImportError:
+        raise ImportError("Model files are read and written with skops: pip install 'biasgp[save]'.") from None
+    return skops.io
 
 
 def _check_estimator(thing: Any) -> None:
@@ -80,6 +145,7 @@ def read_model(
         raise ModelFileError(f"There is no file {str(path)!r}. `biasgp fit` writes one, model.skops.") from None
     except (OSError, ValueError) as error:  # a null character in the path is the latter
         raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    _skops_io()  # before what is wrong with the file
     cause = None
     try:
         return _read(data, frozenset(trusted), check)
@@ -95,15 +161,14 @@ def read_model(
 
 
 def _read(data: bytes, trusted: frozenset[str], check: Callable[[Any], None]) -> SavedModel:
-    import skops.io
-
+    skops_io = _skops_io()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_entries(archive, len(data))
         note = _checked_note(json.loads(archive.read(NOTE)))
         if hashlib.sha256(data[:-DIGEST]).hexdigest().encode() != data[-DIGEST:]:
             raise ModelFileError("was changed or damaged since it was written. Copy it again, or fit again.")
     data, types = with_checked_contents(data, trusted)
-    estimator = skops.io.loads(data, trusted=types)
+    estimator = skops_io.loads(data, trusted=types)
     check(estimator)
     return SavedModel(estimator, note.get("about", {}))
 

@@ -15,6 +15,7 @@ from biasgp.covariance.posterior import AveragedPosterior, DensePosterior, Mixtu
 from biasgp.covariance.vecchia_posterior import VecchiaPosterior
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.categories import CategoryColumn
+from biasgp.estimators.frames import LIBRARIES, Given
 from biasgp.estimators.times import CLOCKS, TimeColumn
 from biasgp.models.student_t import SitePosterior
 from biasgp.persistence.archive import ModelFileError
@@ -43,6 +44,8 @@ def try_model(estimator: BaseGP) -> None:
     labelled = isinstance(categories, tuple) and all(_is_category(column, width) for column in categories)
     if estimator.n_features_in_ != width or not named or not timed or not labelled:
         raise ModelFileError(MISMATCH)
+    if not _is_given(getattr(estimator, "_given", None), posterior):
+        raise ModelFileError(MISMATCH)
     if {column.index for column in categories} != set(posterior.kernel.category_columns):
         raise ModelFileError(MISMATCH)
     X: Any = posterior.X[[0, -1]]
@@ -54,7 +57,9 @@ def try_model(estimator: BaseGP) -> None:
         else:
             plain = copy(estimator)
             plain.time_columns_ = plain.category_columns_ = ()  # X has them as seconds and codes already
-            results = _predictions(plain, X, names)
+            if names is not None:  # X is an array here
+                del plain.feature_names_in_
+            results = _predictions(plain, X)
     if not all(np.shape(values) == (2,) and np.isfinite(values).all() for values in results):
         raise ModelFileError("is damaged or forged: its predictions are not numbers. Fit again.")
 
@@ -72,11 +77,18 @@ def _is_category(column: Any, width: int) -> bool:
     return texts and len(set(labels)) == len(labels) and (reference is None or reference in labels)
 
 
-def _predictions(estimator: BaseGP, X: Any, names: Array | None) -> list[Array]:
-    if names is not None:
-        import pandas as pd
+def _is_given(given: Any, posterior: Any) -> bool:
+    """Whether these are the readings of a posterior and their known variances; earlier versions have none."""
+    if given is None:
+        return True
+    if not isinstance(given, Given) or given.library not in LIBRARIES:
+        return False
+    n = _readings(posterior.parts[0] if isinstance(posterior, MixturePosterior) else posterior)
+    arrays = [given.y] if given.known is None else [given.y, given.known]
+    return all(_is_array(values, 1) and len(values) == n and bool(np.isfinite(values).all()) for values in arrays)
 
-        X = pd.DataFrame(X, columns=list(names))
+
+def _predictions(estimator: BaseGP, X: Any) -> list[Array]:
     mean, std = estimator.predict(X, return_std=True, include_noise=True)
     results = [mean, std, estimator.predict_quantiles(X, [0.5])[:, 0], estimator.log_predictive_density(X, mean)]
     if hasattr(estimator, "outlier_probability"):

@@ -14,24 +14,23 @@ from biasgp._typing import Array
 from biasgp.analysis.judging import NORMAL_95
 from biasgp.analysis.places import Axis, EpisodeRecord
 from biasgp.analysis.record import Effect, FitRecord, Points
+from biasgp.palette import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY
 from biasgp.report.pages import visible
 
-# Okabe and Ito's palette: told apart by the colour-blind, and in grey by their shapes.
-BLUE, BAND, ORANGE, GREEN, GREY = "#0072B2", "rgba(0,114,178,0.22)", "#D55E00", "#009E73", "#8a9099"
-INK = "#1f2933"
+BAND = "rgba(0,114,178,0.22)"
 SHADES = {
-    "stuck": ("rgba(204,121,167,0.35)", "#CC79A7", "solid"),
-    "shift": ("rgba(230,159,0,0.28)", "#E69F00", "dash"),
-    "step": ("rgba(86,180,233,0.28)", "#56B4E9", "dashdot"),
-    "ramp": ("rgba(0,158,115,0.28)", "#009E73", "dot"),
+    "stuck": ("rgba(204,121,167,0.35)", PURPLE, "solid"),
+    "shift": ("rgba(230,159,0,0.28)", AMBER, "dash"),
+    "step": ("rgba(86,180,233,0.28)", SKY, "dashdot"),
+    "ramp": ("rgba(0,158,115,0.28)", GREEN, "dot"),
 }
 """Fill and edge of each kind of episode: of the same palette, for a light or dark ground; in grey the edges tell."""
 SENSORS = (
     (GREY, "circle"),
-    ("#CC79A7", "square"),
-    ("#56B4E9", "triangle-up"),
-    ("#E69F00", "diamond"),
-    ("#009E73", "triangle-down"),
+    (PURPLE, "square"),
+    (SKY, "triangle-up"),
+    (AMBER, "diamond"),
+    (GREEN, "triangle-down"),
     (INK, "pentagon"),
 )
 """Colour and symbol of each sensor, where several share the truth; others are grey."""

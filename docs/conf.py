@@ -1,0 +1,40 @@
+"""The documentation: Sphinx, since the API reference comes from numpydoc docstrings and the gallery is executed."""
+
+from __future__ import annotations
+
+import warnings
+
+import biasgp
+
+project, author = "biasgp", "the biasgp developers"
+release = version = biasgp.__version__
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build", "examples"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+# The pages are also read in the repository, where links lead to files beside the docs.
+suppress_warnings = ["myst.xref_missing", "config.cache"]
+html_theme = "pydata_sphinx_theme"
+html_title = f"biasgp {release}"
+html_theme_options = {"show_prev_next": False}
+html_sourcelink_suffix = ""
+numpydoc_show_class_members = False
+autodoc_typehints = "none"
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": True,
+    "min_reported_time": 5,
+    "show_memory": False,
+    "copyfile_regex": r".*\.csv",
+    "reset_modules": ("matplotlib",),
+}
+warnings.filterwarnings("ignore", category=biasgp.BiasGPWarning)
