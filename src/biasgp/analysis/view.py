@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Rows
 from biasgp.analysis.judging import Analysis
 from biasgp.analysis.places import Axis
+from biasgp.analysis.questions import READING, Question, ReadingSet, ranked
 from biasgp.estimators.explaining import NONE, ReadingExplanation
 
 ARRAYS, WORDS = "view.npz", "view.json"
@@ -73,6 +75,10 @@ class FitView:
             "doubts": list(outcome.doubts),
             "notes": list(outcome.notes_in_words),
             "named": _named(outcome, of_table),
+            "sets": [
+                asdict(each) | {"rows": of_table[outcome.fitted.fit_rows[list(each.rows)]].tolist()}
+                for each in outcome.reading_sets
+            ],
             "noise": outcome.noise,
         }
         return cls(about, columns)
@@ -124,21 +130,36 @@ class FitView:
         expected = float(columns["expected_mean"][place])
         return ReadingExplanation(row=row, read=read, kind=kind, probability=probability, expected=expected, **plain)
 
-    def worth_a_look(self, judged: Mask, most: int) -> list[tuple[int, str]]:
-        """Readings that somebody should look at, the first first, and why: near even odds, and with an effect on f.
+    @cached_property
+    def _sets(self) -> list[ReadingSet]:
+        """Readings that can be judged as one, by their places."""
+        sets = [ReadingSet(**each) for each in self.about["sets"]]
+        placed = [self.places(np.array(each.rows, dtype=np.intp)) for each in sets]
+        return [replace(each, rows=tuple(places.tolist())) for each, places in zip(sets, placed, strict=True)]
 
-        Those in `judged` are not among them. Where the fit names readings in what it says against itself, they follow.
+    def questions(self, judged: Mask, passed: Sequence[Rows], most: int) -> list[Question]:
+        """What to ask somebody who knows, the first first; rows are places.
+
+        Readings in `judged` are not among them, nor what was `passed` as neither good nor bad, by rows of the table.
+        Where the fit names readings in what it says against itself, they follow, worth nothing for sure.
         """
         probability = self.columns["probability"]
-        doubtful = np.abs(probability - 0.5) < 0.5 - DOUBTFUL
-        worth = self.columns.get("worth", np.where(doubtful, probability * (1.0 - probability), 0.0))
-        worth = np.where(judged | ~(worth > 0.0), 0.0, worth)
-        best = np.argsort(-worth, kind="stable")[:most]
-        found = [(int(i), "doubt" if doubtful[i] else "effect") for i in best if worth[i] > 0.0]
-        taken = {i for i, _ in found}
-        named = [int(i) for i in self.places(np.array(self.about["named"], dtype=np.intp))] if len(worth) else []
-        found += [(i, "named") for i in named if i >= 0 and not judged[i] and i not in taken]
+        single = self.columns.get("worth", np.minimum(probability, 1.0 - probability))
+        places = [self.places(rows) for rows in passed]
+        gone = [some[some >= 0].tolist() for some in places]
+        found = ranked(self._sets, single, self.columns["flagged"], ~judged, gone)[:most]
+        taken = {row for each in found for row in each.rows}
+        named = [int(i) for i in self.places(np.array(self.about["named"], dtype=np.intp))] if len(single) else []
+        found += [Question((i,), 0.0) for i in named if i >= 0 and not judged[i] and i not in taken]
         return found[:most]
+
+    def reason(self, question: Question) -> str:
+        """Why it is asked: what it is about; of a single reading, that it is in doubt, moves others, or was named."""
+        if question.about != READING:
+            return question.about
+        if question.worth <= 0.0:
+            return "named"
+        return "doubt" if DOUBTFUL < self.columns["probability"][question.rows[0]] < 1.0 - DOUBTFUL else "effect"
 
     def thinned(self, inside: Rows, first: Mask, limit: int) -> Rows:
         """At most `limit` of some readings to draw: those that come `first`, and of the others the ends of each bin."""

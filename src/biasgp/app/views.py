@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.analysis.questions import Question
 from biasgp.analysis.view import FitView, changes
-from biasgp.app.journal import BAD, GOOD, OPEN, WORDS
+from biasgp.app.journal import BAD, GOOD, OPEN, WORDS, ranges
 from biasgp.app.loaded import Loaded, Rows
 from biasgp.app.options import CHOICES, on_page
 from biasgp.app.project import Fit, MissingError, Project
@@ -177,28 +178,41 @@ def _readings_view(loaded: Loaded, sensor: str | None) -> FitView:
         "index": np.full(len(rows), -1),
     }
     about = {"target": readings.target, "unit": "", "axis": axis.label, "is_time": axis.is_time, "kinds": [""]}
-    return FitView(about | {"episodes": [], "doubts": [], "notes": [], "named": []}, columns)
+    return FitView(about | {"episodes": [], "doubts": [], "notes": [], "named": [], "sets": []}, columns)
 
 
 def queue_view(project: Project, sensor: str | None, most: int) -> list[dict[str, Any]]:
-    """Readings worth a look, the first first."""
+    """What is worth asking somebody, the first first: about single readings, and about several as one."""
     view, fitted = _view_of(project, project.readable(), sensor)
     if not fitted:
         return []
-    judged = project.judgements().codes[view.columns["row"]] != OPEN
-    found = view.worth_a_look(judged, most)
-    whens = view.when(np.array([i for i, _ in found], dtype=np.intp))
-    return [
-        {
-            "row": int(view.columns["row"][i]) + 1,
-            "when": when,
-            "x": _number(view.columns["x"][i]),
-            "probability": _number(view.columns["probability"][i]),
-            "words": _in_short(view, i),
-            "reason": reason,
-        }
-        for (i, reason), when in zip(found, whens, strict=True)
-    ]
+    judgements = project.judgements()
+    judged = judgements.codes[view.columns["row"]] != OPEN
+    found = view.questions(judged, judgements.passed, most)
+    ends = [view.when(np.array([each.rows[i] for each in found], dtype=np.intp)) for i in (0, -1)]
+    return [_asked(view, each, *when) for each, when in zip(found, zip(*ends, strict=True), strict=True)]
+
+
+def _asked(view: FitView, question: Question, when: str, until: str) -> dict[str, Any]:
+    columns, places = view.columns, np.array(question.rows, dtype=np.intp)
+    rows, of = columns["row"][places], question.of
+    told: dict[str, Any] = {
+        "row": int(rows[0]) + 1,
+        "rows": ranges(rows),
+        "count": len(rows),
+        "when": when,
+        "until": until,
+        "x": _number(columns["x"][places[0]]),
+        "probability": _number(columns["probability"][places[0]] if of is None else of.probability),
+        "reason": view.reason(question),
+        "worth": _number(question.worth),
+    }
+    if of is None:
+        return told | {"words": _in_short(view, int(places[0]))}
+    share = f"{len(rows):,} readings, {len(rows) / len(columns['row']):.0%} of all"
+    flagged = int(columns["flagged"][places].sum())
+    taken = "taken for good" if not flagged else "flagged" if flagged == len(rows) else f"{flagged:,} of them flagged"
+    return told | {"words": f"{share}, {taken}", "if_bad": of.if_bad, "if_good": of.if_good}
 
 
 def _in_short(view: FitView, place: int) -> str:

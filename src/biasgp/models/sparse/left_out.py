@@ -8,17 +8,17 @@ shared biases without it follows from PT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.models.episodes import Episode, Ordering, Run
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.kinds import PRIOR, Slab
+from biasgp.models.sparse.kinds import PRIOR, Group, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, SparseBiasFit, State
 
@@ -126,14 +126,32 @@ class _Exact:
             variance[~inside] -= np.einsum("ij,ij->i", cross @ P, cross)
         return mean, np.maximum(variance, 0.0)
 
-    def reach(self) -> Array:
-        """How much f at the readings goes with f at each of them, given the others: root mean square of covariances."""
-        own = self.P.diagonal()
+    def sway(self, moves: Array, odds: _LogOdds, groups: Sequence[Group], free: Mask) -> Array:
+        """How many labels of readings that are free would change, were f at another moved by so much: summed |Δp|.
+
+        A move of f at i goes on to f at j by their covariance given all readings but i, and what is expected of j
+        without its own reading moves by more, since that reading held it. Variances are those of now.
+        """
+        own, n = self.P.diagonal(), len(self.problem)
         inside = own > 0.0
         along = np.where(inside, self.C @ self.P / np.where(inside, own, 1.0), 0.0)
         if not inside.all():
             along[:, ~inside] = (self.C - self.C @ self.P @ self.C)[:, ~inside]
-        return np.asarray(np.sqrt(np.mean(along**2, axis=0)))
+        spread = odds.variance + self.noise
+        held = np.where(self.state.labels == 0, spread / self.noise, 1.0)
+        rate = np.divide(moves, odds.variance, out=np.zeros(n), where=odds.variance > 0.0)
+        shift = held[:, None] * along * rate
+        off, log_odds = (self.problem.y - odds.mean)[:, None], odds.log_odds[:, None]
+        change = ((off - shift) ** 2 - off**2) / (2.0 * spread[:, None])
+        if not self.slab.replaced:
+            # Towards the group that each reading would be of.
+            means, added = (np.array([getattr(group, name) for group in groups]) for name in ("mean", "variance"))
+            of = np.abs(off - means).argmin(axis=1)
+            bias, wide = means[of][:, None], (spread + added[of])[:, None]
+            change -= ((off - bias - shift) ** 2 - (off - bias) ** 2) / (2.0 * wide)
+        moved = np.abs(expit(log_odds + change) - expit(log_odds))
+        np.fill_diagonal(moved, 0.0)
+        return np.asarray(moved[free].sum(axis=0))
 
     def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i, which is in no episode, without one more reading, for each of those.
@@ -191,9 +209,9 @@ class _ByNeighbours:
         joint = self.slab.log_predictive(self.problem.y, self.mean, self.variance + self.noise)
         return _LogOdds.of((self.mean, self.variance), joint, shares)
 
-    def reach(self) -> Array:
-        """How much f goes with f at each of the readings, given the others: at that reading alone."""
-        return self.variance
+    def sway(self, moves: Array, odds: _LogOdds, groups: Sequence[Group], free: Mask) -> Array:
+        """How many labels of others would change with f at each reading: among many readings, not found out."""
+        return np.zeros(len(moves))
 
     def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i without one more reading, for its nearest; NaN for others."""
