@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from biasgp import SparseBiasGP
-from biasgp.analysis.questions import ALIKE, CHECK, EPISODE, FALSE_ALARMS, READING, ReadingSet, questions, ranked
+from biasgp.analysis.questions import (
+    ALIKE,
+    CHECK,
+    EPISODE,
+    FALSE_ALARMS,
+    READING,
+    Labels,
+    ReadingSet,
+    questions,
+    ranked,
+)
 from biasgp.kernels import Matern32
 
 pytestmark = pytest.mark.filterwarnings("ignore::biasgp.UntrustworthyFitWarning")
@@ -25,35 +35,35 @@ def test_a_set_is_worth_the_labels_that_each_answer_changes_times_its_probabilit
 def test_what_is_worth_most_comes_first_and_readings_of_a_set_are_not_asked_about_twice():
     single = np.array([0.5, 0.4, 0.3, 0.0, 0.45, np.nan])
     flagged, open_ones = np.array([True, True, True, False, True, True]), np.ones(6, dtype=bool)
-    found = ranked([some(range(3), 0.6)], single, flagged, open_ones)
+    found = ranked([some(range(3), 0.6)], Labels(single, flagged, open_ones))
     assert [each.rows for each in found] == [(0, 1, 2), (4,)]
     assert found[0].worth == pytest.approx(1.2) and found[1].about == READING
     # A set that is worth less than its readings follows them.
-    found = ranked([some(range(3), 0.95)], single, flagged, open_ones)
+    found = ranked([some(range(3), 0.95)], Labels(single, flagged, open_ones))
     assert [each.rows for each in found] == [(0,), (4,), (1,), (2,), (0, 1, 2)]
     # With a verdict on most of it, it is no question any more.
     open_ones[:2] = False
-    assert [each.rows for each in ranked([some(range(3), 0.6)], single, flagged, open_ones)] == [(4,), (2,)]
+    assert [each.rows for each in ranked([some(range(3), 0.6)], Labels(single, flagged, open_ones))] == [(4,), (2,)]
 
 
 def test_what_is_neither_is_halved_as_long_as_there_is_something_to_halve():
     single, flagged, open_ones = np.zeros(12), np.zeros(12, dtype=bool), np.ones(12, dtype=bool)
     rows = (*range(0, 12, 2), *range(1, 12, 2))
     passed = [range(12)]
-    found = ranked([some(rows)], single, flagged, open_ones, passed)
+    found = ranked([some(rows)], Labels(single, flagged, open_ones), passed)
     assert [each.rows for each in found] == [tuple(range(0, 12, 2)), tuple(range(1, 12, 2))]
     passed.append(found[0].rows)
-    found = ranked([some(rows)], single, flagged, open_ones, passed)
+    found = ranked([some(rows)], Labels(single, flagged, open_ones), passed)
     assert [each.rows for each in found] == [tuple(range(1, 12, 2)), (0, 2, 4), (6, 8, 10)]
     passed += [each.rows for each in found]
-    assert [len(each.rows) for each in ranked([some(rows)], single, flagged, open_ones, passed)] == [3, 3]
+    assert [len(each.rows) for each in ranked([some(rows)], Labels(single, flagged, open_ones), passed)] == [3, 3]
 
 
 def test_a_flag_beyond_doubt_is_asked_about_when_nothing_else_is_left():
     flagged = np.array([True, False])
-    (one,) = ranked([], np.zeros(2), flagged, np.ones(2, dtype=bool))
+    (one,) = ranked([], Labels(np.zeros(2), flagged, np.ones(2, dtype=bool)))
     assert one.rows == (0,) and one.worth == FALSE_ALARMS
-    assert ranked([], np.zeros(2), flagged, np.ones(2, dtype=bool), [(0,)]) == []
+    assert ranked([], Labels(np.zeros(2), flagged, np.ones(2, dtype=bool)), [(0,)]) == []
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +81,7 @@ def model():
 
 def test_checks_episodes_and_flags_that_are_alike_are_asked_about_as_one(model):
     fitted, hours = model
-    found = {each.about: each for each in questions(fitted, hours) if each.about != READING}
+    found = {each.about: each for each in questions(fitted, hours, most=50) if each.about != READING}
     assert found[CHECK].rows == tuple(range(3, 192, 24))
     assert "every day at 03:00" in found[CHECK].of.if_bad
     assert found[EPISODE].rows == tuple(range(101, 113)) and "too high" in found[EPISODE].of.if_bad
@@ -83,7 +93,7 @@ def test_checks_episodes_and_flags_that_are_alike_are_asked_about_as_one(model):
 
 def test_an_answer_about_several_changes_what_it_is_expected_to(model):
     fitted, hours = model
-    first = next(each for each in questions(fitted, hours) if each.about == CHECK)
+    first = next(each for each in questions(fitted, hours, most=50) if each.about == CHECK)
     assert first.worth == pytest.approx(7 / 8 * 1 + 1 / 8 * 7)  # seven of eight are flagged
     verdict = fitted.verdict_.copy()
     verdict[list(first.rows)] = 1.0

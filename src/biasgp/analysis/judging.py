@@ -16,7 +16,7 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings, Split, fit
 from biasgp.analysis.order import order_column
 from biasgp.analysis.places import Axis, EpisodeRecord
-from biasgp.analysis.questions import Question, ReadingSet, Sets, ranked
+from biasgp.analysis.questions import Labels, Question, ReadingSet, Sets, ranked
 from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.analysis.words import told
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
@@ -218,8 +218,8 @@ class Analysis:
         estimator: Any = self.fitted.estimator
         if not self.explanations:
             return []
-        worth, open_ones = self.explanations["worth"], np.isnan(estimator.verdict_)
-        found = ranked(self.reading_sets, worth, estimator.outlier_mask_, open_ones)[:most]
+        labels = Labels(self.explanations["worth"], estimator.outlier_mask_, np.isnan(estimator.verdict_))
+        found = ranked(self.reading_sets, labels, most=most)
         rows = self.fitted.fit_rows
         return [replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in found]
 

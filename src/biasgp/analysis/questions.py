@@ -86,27 +86,38 @@ class Question:
         return {"about": self.about, "rows": [row + 1 for row in self.rows], "worth": self.worth, **both}
 
 
-def ranked(
-    sets: Sequence[ReadingSet], single: Array, flagged: Mask, open_ones: Mask, passed: Sequence[Iterable[int]] = ()
-) -> list[Question]:
-    """All questions that are left, what is worth most first.
+@dataclass(frozen=True)
+class Labels:
+    """Of readings: what a verdict on each is worth (NaN where none can be asked for), the flags, and which are open."""
 
-    `single` is what a verdict on each reading is worth, NaN where none can be asked for; `open_ones` have no verdict yet, and `passed` are the rows of
-    questions to which the answer was neither good nor bad: their halves are asked about instead, or nothing. A reading
-    is not asked about by itself while it is in a set that is worth more.
+    worth: Array
+    flagged: Mask
+    open: Mask
+
+
+def ranked(
+    sets: Sequence[ReadingSet], labels: Labels, passed: Sequence[Iterable[int]] = (), most: int = 10
+) -> list[Question]:
+    """The questions that are left, what is worth most first.
+
+    `passed` are the rows of questions to which the answer was neither good nor bad: their halves are asked about
+    instead, or nothing. A reading is not asked about by itself while it is in a set that is worth more.
     """
     found = []
     for each in _without_passed(sets, [set(rows) for rows in passed]):
         rows = np.array(each.rows, dtype=np.intp)
-        asked = rows[open_ones[rows]]
+        asked = rows[labels.open[rows]]
         if len(asked) >= max(FEWEST, STILL_OPEN * len(rows)):
-            found.append(Question(tuple(np.sort(asked).tolist()), each.worth(flagged, asked), each))
-    looked_at = {row for rows in passed if len(set(rows)) == 1 for row in rows}
+            found.append(Question(tuple(np.sort(asked).tolist()), each.worth(labels.flagged, asked), each))
+    looked_at = np.array([row for rows in map(list, passed) if len(rows) == 1 for row in rows], dtype=np.intp)
     # What was flagged may be real however sure the fit is.
-    single = np.where(flagged, np.maximum(single, FALSE_ALARMS), single)
-    left = [i for i in np.flatnonzero(open_ones & (single > 0.0)).tolist() if i not in looked_at]
-    found += [Question((i,), float(single[i])) for i in left]
-    return _apart(sorted(found, key=lambda each: -each.worth))
+    single = np.where(labels.flagged, np.maximum(labels.worth, FALSE_ALARMS), labels.worth)
+    single = np.where(labels.open & (single > 0.0), single, 0.0)
+    single[looked_at] = 0.0
+    in_sets = sum(len(each.rows) for each in found)
+    best = np.argsort(-single, kind="stable")[: most + in_sets].tolist()
+    found += [Question((i,), float(single[i])) for i in best if single[i] > 0.0]
+    return _apart(sorted(found, key=lambda each: -each.worth))[:most]
 
 
 def _without_passed(sets: Sequence[ReadingSet], passed: list[set[int]]) -> list[ReadingSet]:
@@ -213,7 +224,9 @@ class Sets:
         return ReadingSet(ALIKE, tuple(rows.tolist()), self._bad(rows), bad, good)
 
 
-def questions(estimator: Any, hours: Array | None = None, passed: Sequence[Iterable[int]] = ()) -> list[Question]:
+def questions(
+    estimator: Any, hours: Array | None = None, passed: Sequence[Iterable[int]] = (), most: int = 10
+) -> list[Question]:
     """What to ask about the readings of a fitted SparseBiasGP, by their index: what is worth most first.
 
     `hours` are the times of the readings, since 1970, where they have times; `passed` are the rows of earlier questions
@@ -221,4 +234,5 @@ def questions(estimator: Any, hours: Array | None = None, passed: Sequence[Itera
     """
     columns = estimator.explain_all()
     sets = Sets(estimator, columns, hours=hours).all_of_them()
-    return ranked(sets, columns["worth"], estimator.outlier_mask_, np.isnan(estimator.verdict_), passed)
+    labels = Labels(columns["worth"], estimator.outlier_mask_, np.isnan(estimator.verdict_))
+    return ranked(sets, labels, passed, most)

@@ -15,7 +15,7 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Rows
 from biasgp.analysis.judging import Analysis
 from biasgp.analysis.places import Axis
-from biasgp.analysis.questions import READING, Question, ReadingSet, ranked
+from biasgp.analysis.questions import READING, Labels, Question, ReadingSet, ranked
 from biasgp.estimators.explaining import NONE, ReadingExplanation
 
 ARRAYS, WORDS = "view.npz", "view.json"
@@ -147,7 +147,7 @@ class FitView:
         single = self.columns.get("worth", np.minimum(probability, 1.0 - probability))
         places = [self.places(rows) for rows in passed]
         gone = [some[some >= 0].tolist() for some in places]
-        found = ranked(self._sets, single, self.columns["flagged"], ~judged, gone)[:most]
+        found = ranked(self._sets, Labels(single, self.columns["flagged"], ~judged), gone, most)
         taken = {row for each in found for row in each.rows}
         named = [int(i) for i in self.places(np.array(self.about["named"], dtype=np.intp))] if len(single) else []
         found += [Question((i,), 0.0) for i in named if i >= 0 and not judged[i] and i not in taken]

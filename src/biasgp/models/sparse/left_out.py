@@ -160,12 +160,15 @@ class _Exact:
         """
         P, y, n = self.P, self.problem.y, len(self.problem)
         rest = np.delete(np.arange(n), i)
-        M = P[np.ix_(rest, rest)]
-        if P[i, i] > 0.0:
-            M = M - np.outer(P[rest, i], P[rest, i]) / P[i, i]
-        cross = np.array([self.C[i, rest] + turn @ self.T[rest].T for turn in self.by_label])
+        cross = np.array([self.C[i] + turn @ self.T.T for turn in self.by_label])
         prior = self.C[i, i] + np.array([turn @ turn for turn in self.by_label])
-        mean, variance = _without(cross, prior, M, y[rest])
+        # The inverse without reading i, P - pᵢpᵢᵀ/Pᵢᵢ, is never formed: what is needed are its products and diagonal.
+        along = P[i] / np.sqrt(P[i, i]) if P[i, i] > 0.0 else np.zeros(n)
+        others_alone = np.vstack([cross, y])
+        others_alone[:, i] = 0.0
+        products = others_alone @ P - np.outer(others_alone @ along, along)
+        own = P.diagonal() - along**2
+        mean, variance = _without(cross[:, rest], prior, (products[:-1, rest], products[-1, rest], own[rest]), y[rest])
         labels = self.state.labels
         others = self.slab.counts(labels) - (labels[rest, None] == np.arange(1, self.slab.n_groups + 1))
         others -= labels[i] == np.arange(1, self.slab.n_groups + 1)
@@ -180,12 +183,13 @@ def _log_odds(joint: Array) -> Array:
     return np.asarray(logsumexp(joint[:, 1:], axis=1) - joint[:, 0])
 
 
-def _without(cross: Array, prior: Array, M: Array, y: Array) -> tuple[Array, Array]:
+def _without(cross: Array, prior: Array, products: tuple[Array, Array, Array], y: Array) -> tuple[Array, Array]:
     """Means and variances of quantities whose covariances with readings y are the rows of `cross`, without each y.
 
-    M is the inverse of the covariance of y, zero for readings that are not in the GP; shapes are (len(y), quantities).
+    With M the inverse of the covariance of y, zero for readings that are not in the GP, `products` are cross M, M y and
+    the diagonal of M; what is returned has shapes (len(y), quantities).
     """
-    A, solved, own = cross @ M, M @ y, M.diagonal()
+    A, solved, own = products
     inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0.0)
     mean = (A @ y)[:, None] - A * (solved * inverse)
     variance = (prior - np.einsum("ij,ij->i", A, cross))[:, None] + A**2 * inverse
@@ -220,10 +224,11 @@ class _ByNeighbours:
         near = there[np.argsort(-kernel(X[[i]], X[there])[0], kind="stable")[:NEAREST]]
         K = kernel(X[near]) + np.diag(self.noise[near])
         M = np.asarray(np.linalg.inv(K), dtype=np.float64)
-        mean, variance = _without(kernel(X[[i]], X[near]), kernel.diag(X[[i]]), M, y[near])
+        to = kernel(X[[i]], X[near])
+        mean, variance = _without(to, kernel.diag(X[[i]]), (to @ M, M @ y[near], M.diagonal()), y[near])
         values, noise = np.full(len(near), y[i]), self.noise[i]
         joint = self.slab.log_predictive(values, mean[:, 0], variance[:, 0] + noise)
-        cross = kernel(X[[i]], X[near])[0]
+        cross = to[0]
         f, left = cross @ M @ y[near], kernel.diag(X[[i]]) - cross @ M @ cross
         whole = self.slab.log_predictive(values[:1], np.array([f]), np.maximum(left, 0.0) + noise)
         found = np.full(len(y), np.nan)
