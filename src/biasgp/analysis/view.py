@@ -54,6 +54,7 @@ class FitView:
             kinds, codes = np.unique(outcome.explained["kind"][shown].astype(str), return_inverse=True)
             columns["kind"] = codes.astype(np.int8)
             columns |= {name: _placed(values, columns["index"]) for name, values in _own(outcome).items()}
+            columns |= _witnesses(outcome, columns["index"])
         of_table = np.arange(len(readings.y)) if rows is None else rows
         about = {
             "target": readings.target,
@@ -130,6 +131,13 @@ class FitView:
         expected = float(columns["expected_mean"][place])
         return ReadingExplanation(row=row, read=read, kind=kind, probability=probability, expected=expected, **plain)
 
+    def witnesses(self, place: int) -> list[tuple[int, float]] | None:
+        """Readings that matter to the odds of another, by their places, and the odds without each; None if not kept."""
+        if "witness" not in self.columns:
+            return None
+        some = slice(*self.columns["witness_from"][place : place + 2])
+        return list(zip(self.columns["witness"][some].tolist(), self.columns["without"][some].tolist(), strict=True))
+
     @cached_property
     def _sets(self) -> list[ReadingSet]:
         """Readings that can be judged as one, by their places."""
@@ -195,6 +203,22 @@ def _own(outcome: Analysis) -> dict[str, Array]:
 
 def _placed(values: Array, index: Rows) -> Array:
     return np.where(index >= 0, np.asarray(values, dtype=float)[index], np.nan)
+
+
+def _witnesses(outcome: Analysis, index: Rows) -> dict[str, Any]:
+    """Of all readings, one after the other, where the fit was exact: for others that takes too long to do ahead."""
+    estimator: Any = outcome.fitted.estimator
+    if not estimator._known().is_exact:
+        return {}
+    explain, place = estimator._explaining(), np.full(len(outcome.fitted.fit_rows), -1)
+    place[index[index >= 0]] = np.flatnonzero(index >= 0)
+    found = [explain(i).witnesses if i >= 0 else () for i in index.tolist()]
+    flat = [(place[row], without) for each in found for row, without in each]
+    return {
+        "witness_from": np.cumsum([0, *map(len, found)]),
+        "witness": np.array([row for row, _ in flat], dtype=np.intp),
+        "without": np.array([without for _, without in flat], dtype=float),
+    }
 
 
 def _named(outcome: Analysis, of_table: Rows) -> list[int]:

@@ -96,7 +96,7 @@ def plot_view(project: Project, sensor: str | None, start: float, stop: float) -
     assert loaded.readings is not None
     sensor = _chosen(project, loaded, sensor)
     view, fitted = _view_of(project, loaded, sensor)
-    path = project.model_file(sensor) if fitted else None
+    path = project.model_file(sensor) if fitted and "witness" not in view.columns else None
     if path is not None:
         project.explainers.prepare(path)  # whoever sees the plot will ask why soon
     columns, codes = view.columns, project.judgements().codes[view.columns["row"]]
@@ -226,7 +226,8 @@ def _in_short(view: FitView, place: int) -> str:
 def explain_view(project: Project, row: int, *, with_neighbours: bool = True) -> dict[str, Any]:
     """Why a reading, the first of which is 0, was flagged or was not.
 
-    Its neighbours are asked of the model, which takes longer than all else; without them, they are pending.
+    Where its neighbours were not found out with the fit, the model is asked, which takes longer than all else; without
+    them, they are pending.
     """
     loaded = project.readable()
     assert loaded.readings is not None
@@ -248,7 +249,9 @@ def explain_view(project: Project, row: int, *, with_neighbours: bool = True) ->
     why = view.explanation(place)
     if why is None:
         return about | _without_explanation(view, place)
-    witnesses = _witnesses(project, sensor, view, place) if with_neighbours else None
+    witnesses: Sequence[tuple[int, float]] | None = view.witnesses(place)
+    if witnesses is None and with_neighbours:
+        witnesses = _witnesses(project, sensor, view, place)
     words = why.told(f"row {row + 1}", view.about["unit"])
     needed = [sentence for sentence in _sentences(words) if sentence.startswith("For it to be good")]
     return about | {

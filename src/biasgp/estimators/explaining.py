@@ -150,6 +150,11 @@ class Explainer:
     response: ScaledResponse
     events: Array | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the fit has the inverse, so that the witnesses of all readings are soon found."""
+        return self.model.known is not None
+
     def columns(self, estimator: Any, ordering: Ordering | None) -> dict[str, Any]:
         """What `ReadingExplanation` says, of all readings at once; and what a look at each of them would be worth.
 

@@ -100,6 +100,18 @@ class _Exact:
     def C(self) -> Array:
         return self.problem.kernel.with_theta(self.state.x[:-1])(self.problem.X)
 
+    @cached_property
+    def _CP(self) -> Array:
+        return np.asarray(self.C @ self.P)
+
+    @cached_property
+    def _TP(self) -> Array:
+        return np.asarray(self.T.T @ self.P)
+
+    @cached_property
+    def _Py(self) -> Array:
+        return np.asarray(self.P @ self.problem.y)
+
     def all_odds(self) -> _LogOdds:
         """Of every reading, as if it were in no episode."""
         y, T = self.problem.y, self.T
@@ -112,7 +124,7 @@ class _Exact:
         """Mean and variance of f + (T + turn)·b at each reading, b the shared biases, given the other readings."""
         y, P, T = self.problem.y, self.P, self.T
         inside = self._support.inside
-        own, Py, W = np.where(inside, P.diagonal(), 1.0), P @ y, P @ T
+        own, Py, W = np.where(inside, P.diagonal(), 1.0), self._Py, P @ T
         residual = Py / own
         b = T.T @ Py - W * residual[:, None]
         along = (turn * W).sum(axis=1)
@@ -134,9 +146,9 @@ class _Exact:
         """
         own, n = self.P.diagonal(), len(self.problem)
         inside = own > 0.0
-        along = np.where(inside, self.C @ self.P / np.where(inside, own, 1.0), 0.0)
+        along = np.where(inside, self._CP / np.where(inside, own, 1.0), 0.0)
         if not inside.all():
-            along[:, ~inside] = (self.C - self.C @ self.P @ self.C)[:, ~inside]
+            along[:, ~inside] = self.C[:, ~inside] - self._CP @ self.C[:, ~inside]
         spread = odds.variance + self.noise
         held = np.where(self.state.labels == 0, spread / self.noise, 1.0)
         rate = np.divide(moves, odds.variance, out=np.zeros(n), where=odds.variance > 0.0)
@@ -162,12 +174,13 @@ class _Exact:
         rest = np.delete(np.arange(n), i)
         cross = np.array([self.C[i] + turn @ self.T.T for turn in self.by_label])
         prior = self.C[i, i] + np.array([turn @ turn for turn in self.by_label])
-        # The inverse without reading i, P - pᵢpᵢᵀ/Pᵢᵢ, is never formed: what is needed are its products and diagonal.
-        along = P[i] / np.sqrt(P[i, i]) if P[i, i] > 0.0 else np.zeros(n)
-        others_alone = np.vstack([cross, y])
-        others_alone[:, i] = 0.0
-        products = others_alone @ P - np.outer(others_alone @ along, along)
-        own = P.diagonal() - along**2
+        # Products with the inverse without reading i, P - pᵢpᵢᵀ/Pᵢᵢ, from those with P, which are known for all i.
+        products = np.vstack([self._CP[i] + self.by_label @ self._TP, self._Py])
+        products -= np.outer([*cross[:, i], y[i]], P[i])
+        own = P.diagonal()
+        if P[i, i] > 0.0:
+            products -= np.outer(products[:, i], P[i] / P[i, i])
+            own = own - P[i] ** 2 / P[i, i]
         mean, variance = _without(cross[:, rest], prior, (products[:-1, rest], products[-1, rest], own[rest]), y[rest])
         labels = self.state.labels
         others = self.slab.counts(labels) - (labels[rest, None] == np.arange(1, self.slab.n_groups + 1))
