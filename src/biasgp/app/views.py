@@ -51,6 +51,7 @@ def project_view(project: Project, job: dict[str, Any] | None) -> dict[str, Any]
         "stale": project.is_stale(),
         "job": job,
         "verdicts": verdicts_view(project),
+        "carried": project.carried,
     }
 
 
