@@ -141,7 +141,7 @@ class FitView:
     @cached_property
     def _sets(self) -> list[ReadingSet]:
         """Readings that can be judged as one, by their places."""
-        sets = [ReadingSet(**each) for each in self.about["sets"]]
+        sets = [ReadingSet(**each) for each in self.about.get("sets", [])]
         placed = [self.places(np.array(each.rows, dtype=np.intp)) for each in sets]
         return [replace(each, rows=tuple(places.tolist())) for each, places in zip(sets, placed, strict=True)]
 
