@@ -2,15 +2,17 @@
 
     python benchmarks/verdicts.py [--draws 60] [--questions 10] [--faults FOLDER] [--sizes 300 1400] [--fits 5]
 
-Refit: seconds of a fit and of a refit after one new verdict, the answer to the first question of the queue; median over
+Refit: seconds of a fit and of a refit after one new verdict, that on the single reading that is worth most; median over
 draws of the paper's 1D data, scenario 7, and over series with a shift (where biases that last are found), of the ratio,
 with its largest value; and how far the log evidence of the refit is below that of a fit with the same verdict.
 
-Person: of each draw of 1D, scenario 7, the model asks about one reading after another, the one that a look is worth
-most at, is told the truth, and refits; against as many questions about readings at random. Wrong labels before and
-after, over all draws, and how many more disappear. With --faults, the same on a folder of windows with a real fault
-(columns time, value and flag): bad is what was flagged by those who ran the station; random questions are asked three
-times over.
+Person: the queue of the app asks one question after the other, about a reading or about several as one
+(`biasgp.analysis.questions`), is told the truth, and the model is refitted; against as many questions about readings at
+random. Of several readings the truth is told if at least three quarters of them are the same, and then of all, the
+others wrongly; otherwise the answer is neither, and the question is spent. Cases are draws of 1D, scenario 7, and, with
+--faults, a folder of windows with a real fault (columns time, value and flag): bad is what was flagged by those who ran
+the station. Wrong labels before and after, and how many more disappear: of each window, of either kind, of all cases
+together, and of these without the one in which random questions achieve most. Random questions are asked three times.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
@@ -27,74 +28,115 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from biasgp import SparseBiasGP
+from biasgp.analysis.questions import questions
 from biasgp.data import simulate
 from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
 
 Bools = NDArray[np.bool_]
-Choice = Callable[[SparseBiasGP], int]
+Floats = NDArray[np.float64]
+Answers = tuple[float, float, float]
+"""Wrong labels before, after the questions of the queue, and after random ones."""
 REPEATS = 3
-"""Of random questions on each real window, of which there are few."""
+"""Of random questions in each case; means are told."""
+AGREE = 0.75
+"""Share of several readings of which the same is true, from which somebody says it of all of them."""
 
 
-def by_worth(model: SparseBiasGP) -> int:
-    """The reading that a look is worth most at, of those that are open."""
+def first_of_queue(model: SparseBiasGP) -> int:
+    """The single reading that a look is worth most at, of those that are open."""
     worth = np.where(np.isnan(model.verdict_), model.explain_all()["worth"], -1.0)
     return int(worth.argmax())
 
 
-def at_random(rng: np.random.Generator) -> Choice:
-    """Any reading that is open."""
-    return lambda model: int(rng.choice(np.flatnonzero(np.isnan(model.verdict_))))
-
-
-def asked(model: SparseBiasGP, truth: Bools, choose: Choice, questions: int) -> int:
-    """Wrong labels after so many questions."""
-    for _ in range(questions):
+def by_queue(model: SparseBiasGP, truth: Bools, number: int, hours: Floats | None) -> int:
+    """Wrong labels after so many questions of the queue."""
+    passed: list[tuple[int, ...]] = []
+    for _ in range(number):
+        left = questions(model, hours, passed)
+        if not left:
+            break
+        rows = list(left[0].rows)
+        bad = float(truth[rows].mean())
+        if max(bad, 1.0 - bad) < AGREE:
+            passed.append(left[0].rows)
+            continue
         verdict = model.verdict_.copy()
-        row = choose(model)
+        verdict[rows] = float(bad > 0.5)
+        model.refit(verdict)
+    return wrong(model, truth)
+
+
+def at_random(model: SparseBiasGP, truth: Bools, number: int, seed: int) -> int:
+    """Wrong labels after so many questions about readings at random."""
+    rng = np.random.default_rng(seed)
+    for _ in range(number):
+        verdict = model.verdict_.copy()
+        row = int(rng.choice(np.flatnonzero(np.isnan(verdict))))
         verdict[row] = float(truth[row])
         model.refit(verdict)
+    return wrong(model, truth)
+
+
+def wrong(model: SparseBiasGP, truth: Bools) -> int:
     return int((model.outlier_mask_ != truth).sum())
 
 
-def person(draws: int, questions: int) -> None:
-    """1D, scenario 7."""
-    before = queue = random = 0
-    for seed in range(draws):
-        data = simulate("1d", 7, random_state=seed)
-        model = SparseBiasGP(order=None).fit(data.X, data.y)
-        before += int((model.outlier_mask_ != data.is_outlier).sum())
-        queue += asked(deepcopy(model), data.is_outlier, by_worth, questions)
-        random += asked(model, data.is_outlier, at_random(np.random.default_rng(seed)), questions)
-    tell(f"1D s7, {draws} draws", before, queue, random)
+def both(model: SparseBiasGP, truth: Bools, number: int, hours: Floats | None = None) -> Answers:
+    """One case."""
+    random = [at_random(deepcopy(model), truth, number, seed) for seed in range(REPEATS)]
+    before = wrong(model, truth)
+    return before, by_queue(model, truth, number, hours), float(np.mean(random))
 
 
-def tell(name: str, before: float, queue: float, random: float) -> None:
+def tell(name: str, cases: list[Answers]) -> None:
+    before, queue, random = np.sum(cases, axis=0)
     gained, lost = before - queue, before - random
-    ratio = f"{gained / lost:.1f} times" if lost > 0 else "infinitely many times"
+    ratio = f"{gained / lost:.1f} times as many" if lost > 0 else "none at random"
     print(
-        f"{name}: {before:g} wrong labels; after the queue's questions {queue:g}, after random ones {random:g}: "
-        f"{gained:g} against {lost:g} disappear, {ratio} as many",
+        f"{name}: {before:g} wrong labels; after the queue's questions {queue:g}, after random ones {random:.4g}: "
+        f"{gained:g} against {lost:.4g} disappear, {ratio}",
         flush=True,
     )
 
 
-def windows(folder: Path, questions: int) -> None:
+def simulated(draws: int, number: int) -> list[Answers]:
+    """1D, scenario 7."""
+    found = []
+    for seed in range(draws):
+        data = simulate("1d", 7, random_state=seed)
+        found.append(both(SparseBiasGP(order=None).fit(data.X, data.y), data.is_outlier, number))
+    if found:
+        tell(f"1D s7, {draws} draws", found)
+    return found
+
+
+def windows(folder: Path | None, number: int) -> list[Answers]:
     """Real faults."""
-    totals = np.zeros(3)
-    for path in sorted(folder.glob("*.csv")):
+    found = []
+    for path in sorted(folder.glob("*.csv")) if folder is not None else []:
         frame = pd.read_csv(path, parse_dates=["time"])
-        hours = ((frame["time"] - frame["time"].iloc[0]).dt.total_seconds() / 3600.0).to_numpy()
-        truth = frame["flag"].notna().to_numpy()
-        model = SparseBiasGP(Matern32(), response="auto").fit(hours[:, None], frame["value"].to_numpy())
-        before = int((model.outlier_mask_ != truth).sum())
-        queue, random = asked(deepcopy(model), truth, by_worth, questions), 0.0
-        for seed in range(REPEATS):
-            random += asked(deepcopy(model), truth, at_random(np.random.default_rng(seed)), questions) / REPEATS
-        totals += before, queue, random
-        tell(path.stem, before, queue, random)
-    tell("all windows", *totals)
+        hours = (frame["time"] - pd.Timestamp(0)).dt.total_seconds().to_numpy() / 3600.0
+        model = SparseBiasGP(Matern32(), response="auto").fit((hours - hours[0])[:, None], frame["value"].to_numpy())
+        found.append(both(model, frame["flag"].notna().to_numpy(), number, hours))
+        tell(path.stem, found[-1:])
+    if found:
+        tell(f"{len(found)} real windows", found)
+        tell("real windows without the one in which random questions achieve most", without_largest(found))
+    return found
+
+
+def without_largest(cases: list[Answers]) -> list[Answers]:
+    largest = int(np.argmax([before - random for before, _, random in cases]))
+    return cases[:largest] + cases[largest + 1 :]
+
+
+def person(draws: int, folder: Path | None, number: int) -> None:
+    """Both kinds of cases."""
+    cases = simulated(draws, number) + windows(folder, number)
+    if draws and folder is not None:
+        tell(f"all {len(cases)} cases", cases)
+        tell("all without that one", without_largest(cases))
 
 
 def refits(n: int, fits: int) -> None:
@@ -107,7 +149,7 @@ def refits(n: int, fits: int) -> None:
             model = SparseBiasGP(kernel=kernel).fit(X, y)
             whole = time.perf_counter() - began
             verdict = model.verdict_.copy()
-            row = by_worth(model)
+            row = first_of_queue(model)
             verdict[row] = float(truth[row])
             began = time.perf_counter()
             model.refit(verdict)
@@ -143,10 +185,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for n in arguments.sizes:
         refits(n, arguments.fits)
-    if arguments.draws:
-        person(arguments.draws, arguments.questions)
-    if arguments.faults:
-        windows(arguments.faults, arguments.questions)
+    person(arguments.draws, arguments.faults, arguments.questions)
 
 
 if __name__ == "__main__":

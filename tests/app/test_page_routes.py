@@ -233,11 +233,35 @@ def test_an_interval_without_readings_changes_nothing(fitted):
 def test_the_queue_is_that_of_the_analysis_without_what_was_judged(fitted):
     summary = json.loads((fitted.project.current().folder / "summary.json").read_text())
     queue = fitted.get("api/queue?n=10")
-    assert [each["row"] for each in queue if each["reason"] != "named"] == summary["worth_a_look"][: len(queue)]
-    fitted.post("api/verdicts", {"rows": [queue[0]["row"]], "verdict": "good"})
+    rows = [[row for first, last in each["rows"] for row in range(first, last + 1)] for each in queue]
+    assert rows == [sorted(each["rows"]) for each in summary["questions"]][: len(queue)]
+    assert [each["count"] for each in queue] == [len(each) for each in rows]
+    fitted.post("api/verdicts", {"rows": rows[0], "verdict": "good"})
     assert fitted.get("api/queue?n=10")[0] == queue[1]
     fitted.post("api/undo")
+    # Undecided, of readings that are open: somebody has looked, and nothing is stale.
+    stale = fitted.get("api/project")["stale"]
+    assert fitted.post("api/verdicts", {"rows": rows[0], "verdict": "open"})["changed"] == 0
+    assert queue[0]["rows"] not in [each["rows"] for each in fitted.get("api/queue?n=10")]
+    assert fitted.get("api/project")["stale"] == stale
+    fitted.post("api/undo")
+    assert fitted.get("api/queue?n=10") == queue
     fitted.get("api/queue?n=-1", 422)
+
+
+def test_several_readings_are_asked_about_as_one(tmp_path):
+    frame = readings(120)
+    frame.loc[70:77, "no_ppb"] += 3.0
+    with opened(tmp_path / "project") as page:
+        page.upload("readings.csv", csv(frame))
+        page.fit()
+        (one,) = [each for each in page.get("api/queue?n=100") if each["reason"] == "episode"]
+        assert one["rows"] == [[71, 78]] and one["count"] == 8 and one["when"] == "2026-03-03 22:00"
+        assert one["until"] == "2026-03-04 05:00" and "too high" in one["if_bad"] and "truth" in one["if_good"]
+        assert one["words"] == "8 readings, 7% of all, flagged"
+        said = page.post("api/verdicts", {"rows": list(range(71, 79)), "verdict": "bad"})
+        assert said["changed"] == 8 and said["verdicts"]["bad"] == 8
+        assert all(each["reason"] != "episode" for each in page.get("api/queue?n=100"))
 
 
 def test_a_refit_holds_verdicts_and_says_what_changed(tmp_path):

@@ -146,6 +146,7 @@ def test_every_row_says_what_was_expected_of_what_kind_it_is_and_how_sure_that_i
     summary = json.loads((place / "out" / "summary.json").read_text(encoding="utf-8"))
     assert all({"expected", "log_odds", "kind", "why"} <= set(each) for each in summary["flagged"])
     assert len(summary["worth_a_look"]) == 10
+    assert [set(each) for each in summary["questions"]] == [{"about", "rows", "worth"}] * 2  # two flags, each alone
     page = (place / "out" / "report.html").read_text(encoding="utf-8")
     assert "expected without it" in page and "For it to be good, the truth would have to be" in page
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pandas as pd
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 NAMES = ("chromium", "chromium-browser")
@@ -38,6 +39,19 @@ def table(n: int, seed: int = 3, share: float = 0.05) -> pd.DataFrame:
     y[bad] += rng.normal(3.0, 1.0, bad.sum())
     times = pd.date_range("2024-05-01", periods=n, freq="h").strftime("%Y-%m-%d %H:%M")
     return pd.DataFrame({"time": times, "temperature_C": y.round(3)})
+
+
+def grave(page: Page) -> list[tuple[str, str, str]]:
+    """What axe finds that is serious or critical in what is shown, in light and in dark, which is set back then."""
+    found = []
+    for scheme in ("light", "dark", None):
+        # Without motion, since a colour that is still changing is neither.
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        results = Axe().run(page).response if scheme else {"violations": [], "passes": range(99)}
+        assert len(results["passes"]) > 10
+        grave = (each for each in results["violations"] if each["impact"] in ("serious", "critical"))
+        found += [(scheme, each["id"], each["nodes"][0]["html"][:120]) for each in grave]
+    return found
 
 
 class Server:

@@ -71,16 +71,23 @@ def test_explanations_are_those_of_the_model(outcome):
         assert said.row == view.columns["row"][place]
 
 
-def test_what_is_worth_a_look_is_that_of_the_analysis(outcome):
+def test_the_questions_are_those_of_the_analysis(outcome):
     view = FitView.of(outcome)
     none = np.zeros(len(view.columns["row"]), dtype=bool)
-    found = view.worth_a_look(none, 5)
-    expected = outcome.worth_a_look(5).tolist()
-    assert [int(view.columns["row"][i]) for i, why in found if why != "named"] == expected[: len(found)]
-    assert found[0][1] == "doubt"
+    found = view.questions(none, (), 6)
+    rows = [sorted(view.columns["row"][list(each.rows)].tolist()) for each in found]
+    assert rows == [sorted(each.rows) for each in outcome.questions(6)]
+    assert [view.reason(each) for each in found].count("episode") == 1 and view.reason(found[1]) == "doubt"
+    whole = next(each for each in found if each.about == "episode")
+    assert len(whole.rows) == 6 and whole.of.if_bad.startswith("3")
     judged = none.copy()
-    judged[found[0][0]] = True
-    assert view.worth_a_look(judged, 4) == found[1:5]
+    judged[list(whole.rows)] = True
+    assert all(each.about != "episode" for each in view.questions(judged, (), 20))
+    # Neither good nor bad: its halves follow; those of a single reading, nothing.
+    passed = [view.columns["row"][list(whole.rows)], view.columns["row"][list(found[1].rows)]]
+    left = view.questions(none, passed, 60)
+    assert sorted(len(each.rows) for each in left if each.about == "episode") == [3, 3]
+    assert found[1].rows not in [each.rows for each in left]
 
 
 def test_what_is_drawn_has_what_matters_and_what_sticks_out():

@@ -16,6 +16,7 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Fitted, Rows, Selection, Settings, Split, fit
 from biasgp.analysis.order import order_column
 from biasgp.analysis.places import Axis, EpisodeRecord
+from biasgp.analysis.questions import Labels, Question, ReadingSet, Sets, ranked
 from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.analysis.words import told
 from biasgp.covariance.vecchia_posterior import PREDICTIONS
@@ -202,8 +203,28 @@ class Analysis:
         hours = self.axis.values / HOUR_MS
         return find_schedules(hours, self.readings.kept & outside, self.flagged & outside, self.verdict.bias)
 
+    @cached_property
+    def reading_sets(self) -> list[ReadingSet]:
+        """Readings of the fit that somebody can judge as one; none where the method does not say."""
+        estimator: Any = self.fitted.estimator
+        if not self.explanations:
+            return []
+        hours = self.axis.values[self.fitted.fit_rows] / HOUR_MS if self.axis.is_time else None
+        others = [self._timed(some) for some in estimator.alternatives_]
+        return Sets(estimator, self.explanations, self.unit, hours).all_of_them(self.episodes, others)
+
+    def questions(self, most: int = 10) -> list[Question]:
+        """What to ask somebody who knows, the first first, by rows of the table from 0, ranked as `ranked` does."""
+        estimator: Any = self.fitted.estimator
+        if not self.explanations:
+            return []
+        labels = Labels(self.explanations["worth"], estimator.outlier_mask_, np.isnan(estimator.verdict_))
+        found = ranked(self.reading_sets, labels, most=most)
+        rows = self.fitted.fit_rows
+        return [replace(each, rows=tuple(rows[list(each.rows)].tolist())) for each in found]
+
     def worth_a_look(self, most: int = 10) -> Rows:
-        """Rows that somebody should look at, the first first: near even odds, and with an effect on the curve.
+        """Single rows that somebody should look at, the first first: a verdict would change most labels there.
 
         Those that have been judged already are not among them.
         """

@@ -432,6 +432,7 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "table_notes": list(readings.notes),
         "verdicts": None if readings.judged is None else readings.judged.astype(object).to_dict("records"),
         "worth_a_look": (outcome.worth_a_look() + 1).tolist(),
+        "questions": [each.plain() for each in outcome.questions()],
         "n_flagged": len(rows),
         # JSON has no NaN, and no infinity.
         "flagged": flagged.where(flagged.notna(), None).to_dict("records"),

@@ -44,6 +44,17 @@ class Schedule:
     rows: tuple[int, ...]
     of: int
     bias: float
+    width: float = 1.0
+    """Hours that count as the same time."""
+
+    def covers(self, hours: Array) -> Mask:
+        """Which times are those of the schedule, flagged or not."""
+        away = (hours - self._shift - self.at + 0.5 * self.period) % self.period - 0.5 * self.period
+        return np.asarray(np.abs(away) <= 0.5 * self.width)
+
+    @property
+    def _shift(self) -> float:
+        return _FIRST_MONDAY if self.period == WEEK else 0.0
 
     @property
     def when(self) -> str:
@@ -77,7 +88,7 @@ def find_schedules(hours: Array, kept: Mask, flagged: Mask, bias: Array) -> tupl
             rows = np.flatnonzero(left & (bins == each))
             at = float(np.median((hours[rows] - shift) % period))
             of = int((kept & (bins == each)).sum())
-            found.append(Schedule(period, at, tuple(rows.tolist()), of, float(np.nanmean(bias[rows]))))
+            found.append(Schedule(period, at, tuple(rows.tolist()), of, float(np.nanmean(bias[rows])), width))
         for schedule in found:
             left[list(schedule.rows)] = False
     return tuple(sorted(found, key=lambda each: (each.period, each.at)))

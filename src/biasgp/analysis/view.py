@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Rows
 from biasgp.analysis.judging import Analysis
 from biasgp.analysis.places import Axis
+from biasgp.analysis.questions import READING, Labels, Question, ReadingSet, ranked
 from biasgp.estimators.explaining import NONE, ReadingExplanation
 
 ARRAYS, WORDS = "view.npz", "view.json"
@@ -52,6 +54,7 @@ class FitView:
             kinds, codes = np.unique(outcome.explained["kind"][shown].astype(str), return_inverse=True)
             columns["kind"] = codes.astype(np.int8)
             columns |= {name: _placed(values, columns["index"]) for name, values in _own(outcome).items()}
+            columns |= _witnesses(outcome, columns["index"])
         of_table = np.arange(len(readings.y)) if rows is None else rows
         about = {
             "target": readings.target,
@@ -73,6 +76,10 @@ class FitView:
             "doubts": list(outcome.doubts),
             "notes": list(outcome.notes_in_words),
             "named": _named(outcome, of_table),
+            "sets": [
+                asdict(each) | {"rows": of_table[outcome.fitted.fit_rows[list(each.rows)]].tolist()}
+                for each in outcome.reading_sets
+            ],
             "noise": outcome.noise,
         }
         return cls(about, columns)
@@ -124,21 +131,43 @@ class FitView:
         expected = float(columns["expected_mean"][place])
         return ReadingExplanation(row=row, read=read, kind=kind, probability=probability, expected=expected, **plain)
 
-    def worth_a_look(self, judged: Mask, most: int) -> list[tuple[int, str]]:
-        """Readings that somebody should look at, the first first, and why: near even odds, and with an effect on f.
+    def witnesses(self, place: int) -> list[tuple[int, float]] | None:
+        """Readings that matter to the odds of another, by their places, and the odds without each; None if not kept."""
+        if "witness" not in self.columns:
+            return None
+        some = slice(*self.columns["witness_from"][place : place + 2])
+        return list(zip(self.columns["witness"][some].tolist(), self.columns["without"][some].tolist(), strict=True))
 
-        Those in `judged` are not among them. Where the fit names readings in what it says against itself, they follow.
+    @cached_property
+    def _sets(self) -> list[ReadingSet]:
+        """Readings that can be judged as one, by their places."""
+        sets = [ReadingSet(**each) for each in self.about.get("sets", [])]
+        placed = [self.places(np.array(each.rows, dtype=np.intp)) for each in sets]
+        return [replace(each, rows=tuple(places.tolist())) for each, places in zip(sets, placed, strict=True)]
+
+    def questions(self, judged: Mask, passed: Sequence[Rows], most: int) -> list[Question]:
+        """What to ask somebody who knows, the first first; rows are places.
+
+        Readings in `judged` are not among them, nor what was `passed` as neither good nor bad, by rows of the table.
+        Where the fit names readings in what it says against itself, they follow, worth nothing for sure.
         """
         probability = self.columns["probability"]
-        doubtful = np.abs(probability - 0.5) < 0.5 - DOUBTFUL
-        worth = self.columns.get("worth", np.where(doubtful, probability * (1.0 - probability), 0.0))
-        worth = np.where(judged | ~(worth > 0.0), 0.0, worth)
-        best = np.argsort(-worth, kind="stable")[:most]
-        found = [(int(i), "doubt" if doubtful[i] else "effect") for i in best if worth[i] > 0.0]
-        taken = {i for i, _ in found}
-        named = [int(i) for i in self.places(np.array(self.about["named"], dtype=np.intp))] if len(worth) else []
-        found += [(i, "named") for i in named if i >= 0 and not judged[i] and i not in taken]
+        single = self.columns.get("worth", np.minimum(probability, 1.0 - probability))
+        places = [self.places(rows) for rows in passed]
+        gone = [some[some >= 0].tolist() for some in places]
+        found = ranked(self._sets, Labels(single, self.columns["flagged"], ~judged), gone, most)
+        taken = {row for each in found for row in each.rows}
+        named = [int(i) for i in self.places(np.array(self.about["named"], dtype=np.intp))] if len(single) else []
+        found += [Question((i,), 0.0) for i in named if i >= 0 and not judged[i] and i not in taken]
         return found[:most]
+
+    def reason(self, question: Question) -> str:
+        """Why it is asked: what it is about; of a single reading, that it is in doubt, moves others, or was named."""
+        if question.about != READING:
+            return question.about
+        if question.worth <= 0.0:
+            return "named"
+        return "doubt" if DOUBTFUL < self.columns["probability"][question.rows[0]] < 1.0 - DOUBTFUL else "effect"
 
     def thinned(self, inside: Rows, first: Mask, limit: int) -> Rows:
         """At most `limit` of some readings to draw: those that come `first`, and of the others the ends of each bin."""
@@ -174,6 +203,22 @@ def _own(outcome: Analysis) -> dict[str, Array]:
 
 def _placed(values: Array, index: Rows) -> Array:
     return np.where(index >= 0, np.asarray(values, dtype=float)[index], np.nan)
+
+
+def _witnesses(outcome: Analysis, index: Rows) -> dict[str, Any]:
+    """Of all readings, one after the other, where the fit was exact: for others that takes too long to do ahead."""
+    estimator: Any = outcome.fitted.estimator
+    if not estimator._known().is_exact:
+        return {}
+    explain, place = estimator._explaining(), np.full(len(outcome.fitted.fit_rows), -1)
+    place[index[index >= 0]] = np.flatnonzero(index >= 0)
+    found = [explain(i).witnesses if i >= 0 else () for i in index.tolist()]
+    flat = [(place[row], without) for each in found for row, without in each]
+    return {
+        "witness_from": np.cumsum([0, *map(len, found)]),
+        "witness": np.array([row for row, _ in flat], dtype=np.intp),
+        "without": np.array([without for _, without in flat], dtype=float),
+    }
 
 
 def _named(outcome: Analysis, of_table: Rows) -> list[int]:

@@ -61,6 +61,14 @@ def verdicts_csv(project: Project) -> str:
     return str(inert(pd.concat(parts, ignore_index=True)).to_csv(index=False))
 
 
+def events_csv(project: Project) -> str:
+    """The dates of service, for `biasgp fit --events`."""
+    events = project.options.events_table()
+    if events is None:
+        raise MissingError("There are no dates of service.")
+    return str(inert(events.cells).to_csv(index=False))
+
+
 def command_text(project: Project) -> str:
     """The command line that makes the current fit again, with the files that it needs beside it."""
     fit = _current_fit(project)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from biasgp import staging
+from biasgp.app.forecast import Forecast
 from biasgp.app.project import FITS
 
 PATIENCE = 5.0
@@ -70,6 +71,8 @@ class Job:
         self._lock = threading.Lock()
         self._said: dict[str, Any] = {"stage": "starting", "left": None, "done": None}
         self._state, self._error = "running", ""
+        self._forecast: Forecast | None = None
+        self._shown = 0.0
         self._process = process
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -86,17 +89,27 @@ class Job:
         """Where it stands."""
         with self._lock:
             now = self._ended or time.monotonic()
-            left = self._said["left"]
             running = self._state == "running"
+            left = self._left(now) if running else None
+            done = self._said["done"]
+            if done is None and left is not None:
+                self._shown = max(self._shown, (now - self._began) / (now - self._began + left))
+                done = self._shown
             return {
                 "id": self.id,
                 "state": self._state,
                 "stage": self._said["stage"] if running else self._state,
-                "done": self._said["done"] if running else float(self._state == "done"),
-                "left_seconds": None if left is None or not running else max(0.0, left - (now - self._heard)),
+                "done": done if running else float(self._state == "done"),
+                "left_seconds": left,
                 "seconds": now - self._began,
                 "error": self._error or None,
             }
+
+    def _left(self, now: float) -> float | None:
+        """Seconds: as the worker has measured them, else as fits before it went; None in the first moments."""
+        if self._said["left"] is not None:
+            return max(0.0, float(self._said["left"]) - (now - self._heard))
+        return None if self._forecast is None else self._forecast.left(now - self._began)
 
     def cancel(self) -> None:
         """End it, with all that it started; nothing of it stays."""
@@ -123,6 +136,8 @@ class Job:
             finished |= "finished" in said
             with self._lock:
                 self._error = said.get("error", self._error)
+                if "typical" in said:
+                    self._forecast = Forecast(said["typical"], said["spread"])
                 if "stage" in said:
                     # What is done stays done, even where the work ahead turns out to be more.
                     known = [each["done"] for each in (said, self._said) if each["done"] is not None]

@@ -52,10 +52,13 @@ class History:
     def verdicts(self, n: int) -> Judgements:
         """What they come to for each of n rows."""
         codes, source = np.zeros(n, dtype=np.int8), np.full(n, -1, dtype=np.int32)
+        passed = []
         for i, mark in enumerate(self.marks[: self.done]):
-            for first, last in mark["rows"]:
-                codes[first - 1 : last], source[first - 1 : last] = WORDS[mark["verdict"]], i
-        return Judgements(codes, source, self.marks[: self.done])
+            rows = np.concatenate([np.arange(first - 1, min(last, n)) for first, last in mark["rows"]])
+            if mark["verdict"] == "open" and not codes[rows].any():
+                passed.append(rows)
+            codes[rows], source[rows] = WORDS[mark["verdict"]], i
+        return Judgements(codes, source, self.marks[: self.done], tuple(passed))
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Judgements:
     codes: Codes
     source: NDArray[np.int32]
     marks: Sequence[dict[str, Any]]
+    passed: tuple[NDArray[np.intp], ...] = ()
+    """Rows that were open and were said to be undecided: somebody has looked, and need not be asked again."""
 
     def about(self, row: int) -> dict[str, str]:
         """The verdict on a row, by whom, when and why; empty texts where it is open."""

@@ -52,7 +52,7 @@ class Loaded:
                 if not groups:
                     raise WrongUseError(f"Column {options.by!r} names no sensor: all its cells are empty.")
                 rest = replace(table, cells=table.cells.drop(columns=[options.by]))
-            readings = selection.readings(rest)
+            readings = selection.readings(rest, options.events_table())
             settings.settled(readings.features)
         except (TableError, WrongUseError) as error:
             return cls(path, options, table, problem=on_page(str(error)))
@@ -79,7 +79,7 @@ class Loaded:
         group, selection = self.groups[sensor], self.selection
         assert isinstance(selection.features, tuple)
         table = self.table.part(f"sensor {sensor!r}", group.rows, [self.readings.target, *selection.features])
-        return table, selection.readings(table), group.rows
+        return table, selection.readings(table, self.options.events_table()), group.rows
 
     @cached_property
     def axis(self) -> Axis:

@@ -6,11 +6,16 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import pandas as pd
+
 from biasgp.analysis.fitting import AUTO, KERNELS, Selection, Settings
+from biasgp.data.table import Table
 from biasgp.estimators import METHODS
 from biasgp.messages import WrongUseError, clip
 from biasgp.models.transform_choice import RESPONSES
 
+EVENTS = "events.csv"
+"""The dates of service, where they are a file."""
 LONGEST_TEXT, MOST_TEXTS = 2000, 1000
 """Characters of an option, as many as a condition may have; and texts in a list of them."""
 CHOICES = {
@@ -37,6 +42,7 @@ LABELS = {
     "response": "the transform",
     "episodes": "episodes",
     "no-episodes": "no episodes",
+    "events": "the dates of service",
 }
 """What the options of the command are called on the page."""
 
@@ -59,6 +65,8 @@ class Options:
     method: str = "sparse"
     response: str = "auto"
     episodes: bool | None = None
+    events: tuple[str, ...] = ()
+    """Times at which somebody serviced the sensor, as they are written."""
 
     def changed(self, given: dict[str, Any]) -> Options:
         """With some of them replaced; WrongUseError where one is not what it should be."""
@@ -76,9 +84,18 @@ class Options:
         form = {name: getattr(self, name) for name in ("sep", "encoding", "decimal", "day_first", "header")}
         return Selection(source, self.target, self.features or None, self.na, self.where, **form)
 
+    def events_table(self) -> Table | None:
+        """The dates of service, as a file of them would be read."""
+        return Table(EVENTS, pd.DataFrame({"date": self.events}, dtype=object)) if self.events else None
+
     def settings(self) -> Settings:
         """How to fit; refused where the method has no such option."""
-        settings = Settings(self.method, self.response, self.kernel, episodes=self.episodes)
+        if self.events and self.episodes is False:
+            raise WrongUseError(
+                "Dates of service say when biases that last may end: look for episodes, or take them out."
+            )
+        episodes = True if self.events else self.episodes
+        settings = Settings(self.method, self.response, self.kernel, episodes=episodes)
         settings.estimator()
         return settings
 
@@ -95,7 +112,7 @@ def _checked(name: str, value: Any) -> Any:
         if value not in CHOICES[name]:
             raise WrongUseError(f"{name} must be one of {', '.join(CHOICES[name])}.")
         return value
-    if name in ("features", "na"):
+    if name in ("features", "na", "events"):
         if value is None:
             return None if name == "features" else ()
         if not isinstance(value, list) or len(value) > MOST_TEXTS:

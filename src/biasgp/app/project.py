@@ -24,6 +24,7 @@ from typing import Any
 
 from biasgp import staging
 from biasgp.analysis.view import FitView
+from biasgp.app.carrying import Carried, carried
 from biasgp.app.explaining import Explainers
 from biasgp.app.journal import MARK, REDO, UNDO, History, Journal, Judgements, ranges
 from biasgp.app.loaded import Loaded, Rows
@@ -107,6 +108,8 @@ class Project:
         self._views: OrderedDict[tuple[str, str], FitView] = OrderedDict()
         self._judged: tuple[Any, Judgements] | None = None
         self.explainers = Explainers()
+        self.carried = ""
+        """What became of verdicts when the table came, in words."""
         self.understood: tuple[Loaded, dict[str, Any] | None] | None = None
         staging.sweep(folder / FITS)
 
@@ -149,6 +152,7 @@ class Project:
                 options, loaded = Options(), Loaded.of(source, Options())
             if loaded.table is None and _is_foreign(source):
                 raise WrongUseError(loaded.problem.replace(source.name, name))
+            going_over = self._carried(digest, loaded)
             with staging.stage(target) as stage:
                 shutil.copyfile(source, stage / "table")
                 _to_disk(stage / "table")
@@ -158,7 +162,22 @@ class Project:
                     other.unlink()
             self.name, self.sha256, self.options, self._loaded = name, digest, options, None
             self._fits = None
+            self.carried = "" if going_over is None else going_over.told()
+            for mark in [] if going_over is None else going_over.marks:
+                self._append(MARK, mark)
             self._store()
+
+    def _carried(self, digest: str, now: Loaded) -> Carried | None:
+        """What becomes of the verdicts when another table comes; None where there are none, or it has its own."""
+        if self.name is None or not self.table_path.exists() or now.problem or now.readings is None:
+            return None
+        before = self.loaded()
+        if before.problem or not len(self.judgements().rows):
+            return None
+        same = before.readings is not None and before.readings.names == now.readings.names
+        if not same or self.journal.history(digest, now.readings.target).marks or now.readings.target != self.target:
+            return None
+        return carried(before, self.judgements(), now)
 
     def change_options(self, given: dict[str, Any]) -> None:
         """Replace some options; WrongUseError, and nothing changed, where the table cannot be read so.
@@ -238,7 +257,7 @@ class Project:
         """Those of this table, the oldest first."""
         with self.lock:
             if self._fits is None:
-                self._fits = sorted(_fits_in(self.folder / FITS), key=lambda fit: fit.id)
+                self._fits = sorted(fits_in(self.folder / FITS), key=lambda fit: fit.id)
             return [fit for fit in self._fits if fit.about["table"] == self.sha256]
 
     def forget_fits(self) -> None:
@@ -349,7 +368,8 @@ def _settings_in(path: Path) -> dict[str, Any]:
     return said
 
 
-def _fits_in(folder: Path) -> Iterator[Fit]:
+def fits_in(folder: Path) -> Iterator[Fit]:
+    """All fits in a folder of them, of whatever table."""
     for path in folder.iterdir():
         if path.name.isdigit() and (path / ABOUT).is_file():
             try:
@@ -370,9 +390,8 @@ def _checked_fit(about: Any) -> dict[str, Any]:
             raise TypeError
     if not all(isinstance(text, str) for text in texts) or not isinstance(about["seconds"], int | float) or not parts:
         raise TypeError
-    if Options().changed(about["options"]).plain() != about["options"]:
-        raise ValueError
-    return dict(about)
+    # Options that there were not yet are as if they had not been given.
+    return {**about, "options": Options().changed(about["options"]).plain()}
 
 
 def _refuse_bomb(path: Path, name: str) -> None:

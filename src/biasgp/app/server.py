@@ -24,11 +24,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from biasgp.app import views
-from biasgp.app.downloads import command_text, report_html, result_file, verdicts_csv
+from biasgp.app.downloads import command_text, events_csv, report_html, result_file, verdicts_csv
 from biasgp.app.guard import Guard
 from biasgp.app.job import Job, Workers
 from biasgp.app.journal import REDO, UNDO, WORDS
 from biasgp.app.loaded import Rows
+from biasgp.app.options import EVENTS
 from biasgp.app.project import LONGEST_REASON, ConflictError, MissingError, Project
 from biasgp.app.understanding import preview
 from biasgp.messages import TableError, WrongUseError, clip
@@ -354,6 +355,8 @@ def _download(desk: Desk, request: Request, _: Any) -> Response:
     project.readable()
     if name == "verdicts.csv":
         return _attached(verdicts_csv(project).encode(), "text/csv", name)
+    if name == EVENTS:
+        return _attached(events_csv(project).encode(), "text/csv", name)
     if name == "command.txt":
         return _attached(command_text(project).encode(), "text/plain", name)
     if name == "report.html":

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.analysis.questions import Question
 from biasgp.analysis.view import FitView, changes
-from biasgp.app.journal import BAD, GOOD, OPEN, WORDS
+from biasgp.app.journal import BAD, GOOD, OPEN, WORDS, ranges
 from biasgp.app.loaded import Loaded, Rows
 from biasgp.app.options import CHOICES, on_page
 from biasgp.app.project import Fit, MissingError, Project
@@ -50,6 +51,7 @@ def project_view(project: Project, job: dict[str, Any] | None) -> dict[str, Any]
         "stale": project.is_stale(),
         "job": job,
         "verdicts": verdicts_view(project),
+        "carried": project.carried,
     }
 
 
@@ -95,7 +97,7 @@ def plot_view(project: Project, sensor: str | None, start: float, stop: float) -
     assert loaded.readings is not None
     sensor = _chosen(project, loaded, sensor)
     view, fitted = _view_of(project, loaded, sensor)
-    path = project.model_file(sensor) if fitted else None
+    path = project.model_file(sensor) if fitted and "witness" not in view.columns else None
     if path is not None:
         project.explainers.prepare(path)  # whoever sees the plot will ask why soon
     columns, codes = view.columns, project.judgements().codes[view.columns["row"]]
@@ -177,28 +179,41 @@ def _readings_view(loaded: Loaded, sensor: str | None) -> FitView:
         "index": np.full(len(rows), -1),
     }
     about = {"target": readings.target, "unit": "", "axis": axis.label, "is_time": axis.is_time, "kinds": [""]}
-    return FitView(about | {"episodes": [], "doubts": [], "notes": [], "named": []}, columns)
+    return FitView(about | {"episodes": [], "doubts": [], "notes": [], "named": [], "sets": []}, columns)
 
 
 def queue_view(project: Project, sensor: str | None, most: int) -> list[dict[str, Any]]:
-    """Readings worth a look, the first first."""
+    """What is worth asking somebody, the first first: about single readings, and about several as one."""
     view, fitted = _view_of(project, project.readable(), sensor)
     if not fitted:
         return []
-    judged = project.judgements().codes[view.columns["row"]] != OPEN
-    found = view.worth_a_look(judged, most)
-    whens = view.when(np.array([i for i, _ in found], dtype=np.intp))
-    return [
-        {
-            "row": int(view.columns["row"][i]) + 1,
-            "when": when,
-            "x": _number(view.columns["x"][i]),
-            "probability": _number(view.columns["probability"][i]),
-            "words": _in_short(view, i),
-            "reason": reason,
-        }
-        for (i, reason), when in zip(found, whens, strict=True)
-    ]
+    judgements = project.judgements()
+    judged = judgements.codes[view.columns["row"]] != OPEN
+    found = view.questions(judged, judgements.passed, most)
+    ends = [view.when(np.array([each.rows[i] for each in found], dtype=np.intp)) for i in (0, -1)]
+    return [_asked(view, each, *when) for each, when in zip(found, zip(*ends, strict=True), strict=True)]
+
+
+def _asked(view: FitView, question: Question, when: str, until: str) -> dict[str, Any]:
+    columns, places = view.columns, np.array(question.rows, dtype=np.intp)
+    rows, of = columns["row"][places], question.of
+    told: dict[str, Any] = {
+        "row": int(rows[0]) + 1,
+        "rows": ranges(rows),
+        "count": len(rows),
+        "when": when,
+        "until": until,
+        "x": _number(columns["x"][places[0]]),
+        "probability": _number(columns["probability"][places[0]] if of is None else of.probability),
+        "reason": view.reason(question),
+        "worth": _number(question.worth),
+    }
+    if of is None:
+        return told | {"words": _in_short(view, int(places[0]))}
+    share = f"{len(rows):,} readings, {len(rows) / len(columns['row']):.0%} of all"
+    flagged = int(columns["flagged"][places].sum())
+    taken = "taken for good" if not flagged else "flagged" if flagged == len(rows) else f"{flagged:,} of them flagged"
+    return told | {"words": f"{share}, {taken}", "if_bad": of.if_bad, "if_good": of.if_good}
 
 
 def _in_short(view: FitView, place: int) -> str:
@@ -212,7 +227,8 @@ def _in_short(view: FitView, place: int) -> str:
 def explain_view(project: Project, row: int, *, with_neighbours: bool = True) -> dict[str, Any]:
     """Why a reading, the first of which is 0, was flagged or was not.
 
-    Its neighbours are asked of the model, which takes longer than all else; without them, they are pending.
+    Where its neighbours were not found out with the fit, the model is asked, which takes longer than all else; without
+    them, they are pending.
     """
     loaded = project.readable()
     assert loaded.readings is not None
@@ -234,7 +250,9 @@ def explain_view(project: Project, row: int, *, with_neighbours: bool = True) ->
     why = view.explanation(place)
     if why is None:
         return about | _without_explanation(view, place)
-    witnesses = _witnesses(project, sensor, view, place) if with_neighbours else None
+    witnesses: Sequence[tuple[int, float]] | None = view.witnesses(place)
+    if witnesses is None and with_neighbours:
+        witnesses = _witnesses(project, sensor, view, place)
     words = why.told(f"row {row + 1}", view.about["unit"])
     needed = [sentence for sentence in _sentences(words) if sentence.startswith("For it to be good")]
     return about | {

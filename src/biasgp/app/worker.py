@@ -12,6 +12,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,10 +25,11 @@ from biasgp import staging, watch
 from biasgp.analysis.judging import Analysis, analyse
 from biasgp.analysis.verdicts import KEPT, with_verdicts
 from biasgp.analysis.view import FitView
+from biasgp.app.forecast import Forecast, forecast
 from biasgp.app.journal import Journal, Judgements
 from biasgp.app.loaded import Loaded, Rows
-from biasgp.app.options import Options, on_page
-from biasgp.app.project import ABOUT, FITS, JOURNAL, Fit
+from biasgp.app.options import EVENTS, Options, on_page
+from biasgp.app.project import ABOUT, FITS, JOURNAL, Fit, fits_in
 from biasgp.data.columns import Readings
 from biasgp.data.table import Table
 from biasgp.estimators.base import BaseGP
@@ -104,11 +106,27 @@ class _Work:
             return unchanged
         began = time.monotonic()
         readings = self._judged(table, readings, rows)
-        outcome = self._analysed(sensor, table, readings)
+        known = self._known(sensor, self.loaded.settings.split(readings).fit)
+        outcome = self._analysed(known, table, readings)
         self.reporter.say("writing")
         write_results(folder, table, outcome, PLOTLY_BESIDE if sensor else "")
         FitView.of(outcome, rows).save(folder)
-        return _told(sensor, place, outcome) | {"digest": digest, "seconds": time.monotonic() - began}
+        about = {"digest": digest, "seconds": time.monotonic() - began, "again": known is not None}
+        return _told(sensor, place, outcome) | about
+
+    def forecast(self, before: Iterable[Fit]) -> Forecast:
+        """How long all parts together will take."""
+        ahead = []
+        for sensor in self.loaded.groups or [""]:
+            rows = self.loaded.groups[sensor].rows if sensor else None
+            if self._unchanged(sensor, self.judgements.digest(rows)) is None:
+                n = int(self.loaded.inside(sensor or None).sum())
+                ahead.append((n, self._can_begin_with_known))
+        return forecast(ahead, [part for fit in before for part in fit.about["parts"]])
+
+    @property
+    def _can_begin_with_known(self) -> bool:
+        return self.before is not None and self.before.about["options"] == self.loaded.options.plain()
 
     def _unchanged(self, sensor: str, digest: str) -> dict[str, Any] | None:
         """What the fit before said of a sensor, where all that it depends on is the same; never of a whole table."""
@@ -124,20 +142,20 @@ class _Work:
             return readings
         return with_verdicts(readings, table, self.stage / "nothing", Table(KEPT, said.astype(str)))
 
-    def _analysed(self, sensor: str, table: Table, readings: Readings) -> Analysis:
+    def _analysed(self, known: BaseGP | None, table: Table, readings: Readings) -> Analysis:
         settings, selection = self.loaded.settings, self.loaded.selection
         if readings.judged is not None:
             selection = replace(selection, verdicts=KEPT)
-        selection = replace(selection, source=self.loaded.path.name)
+        events = EVENTS if self.loaded.options.events else None
+        selection = replace(selection, source=self.loaded.path.name, events=events)
         split = settings.split(readings)
         with watch.Watch(ledger=watch.Ledger(self.reporter.hear)):
-            known = self._known(sensor, split.fit)
             self.reporter.say("fitting again, from what is known" if known else "fitting")
             return analyse(selection, settings, table.name, readings, split, known)
 
     def _known(self, sensor: str, fit_rows: Rows) -> BaseGP | None:
         """The model of the fit before, where a refit can begin with it: same table, options and rows."""
-        if self.before is None or self.before.about["options"] != self.loaded.options.plain():
+        if self.before is None or not self._can_begin_with_known:
             return None
         try:
             model: Any = load_model(self.before.place(sensor or None) / "model.skops")
@@ -194,6 +212,8 @@ def fit_project(request: dict[str, Any], reporter: _Reporter) -> None:
     target = folder / FITS / name
     with staging.stage(target) as stage:
         work = _Work(loaded, judgements, before, stage, reporter)
+        ahead = work.forecast(fits_in(folder / FITS))
+        reporter.send({"typical": time.monotonic() - began + ahead.typical, "spread": ahead.spread})
         parts = _parts(work)
         about = {
             "id": name,

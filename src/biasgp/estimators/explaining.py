@@ -150,8 +150,17 @@ class Explainer:
     response: ScaledResponse
     events: Array | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the fit has the inverse, so that the witnesses of all readings are soon found."""
+        return self.model.known is not None
+
     def columns(self, estimator: Any, ordering: Ordering | None) -> dict[str, Any]:
-        """What `ReadingExplanation` says, of all readings at once; and what a look at each of them would be worth."""
+        """What `ReadingExplanation` says, of all readings at once; and what a look at each of them would be worth.
+
+        That is the expected number of labels that an answer would change: the probability that it is not what the fit
+        says, times one and the labels of others that would change with the curve.
+        """
         return self._explained(estimator, ordering)[0]
 
     def each(self, estimator: Any, ordering: Ordering | None) -> Callable[[int], ReadingExplanation]:
@@ -186,8 +195,16 @@ class Explainer:
         problem, kept = self.problem.clipped(RECIPE.fence), self._kept(estimator)
         left = left_out(problem, self.model, ordering, kept)
         inside = left.all_odds()
-        odds, reach = self._everywhere(inside, estimator, kept), _spread(left.reach(), kept, 0.0)
-        return self._columns(estimator, problem, odds, reach), left, inside
+        odds = self._everywhere(inside, estimator, kept)
+        columns, moves = self._columns(estimator, problem, odds)
+        free = np.isnan(
+            estimator.verdict_
+        )  # labels that can follow: of readings that neither verdict nor episode holds
+        free[[row for episode in estimator.episodes_ for row in episode.rows]] = False
+        sway = _spread(left.sway(moves[kept], inside, self.model.groups, free[kept]), kept, 0.0)
+        probability = columns["probability"]
+        columns["worth"] = np.minimum(probability, 1.0 - probability) * (1.0 + sway)
+        return columns, left, inside
 
     def _everywhere(self, inside: LogOdds, estimator: Any, kept: Mask) -> LogOdds:
         """With the readings that the fit left out: their odds are those of their episodes, whatever they are."""
@@ -203,7 +220,8 @@ class Explainer:
     def _noise(self) -> Array:
         return np.asarray(self.model.noise_variance + self.problem.known)
 
-    def _columns(self, estimator: Any, problem: Problem, odds: LogOdds, reach: Array) -> dict[str, Any]:
+    def _columns(self, estimator: Any, problem: Problem, odds: LogOdds) -> tuple[dict[str, Any], Array]:
+        """What is said of each reading; and how far f there would move, were its label the other one."""
         scaling, variance, probability = estimator._scaling, odds.variance, estimator.outlier_probability_
         noise = np.exp(self.model.known.explanations[0][1].x[-1]) + problem.known if self.model.known else self._noise
         off, gain = problem.y - odds.mean, variance / (variance + noise)
@@ -214,10 +232,7 @@ class Explainer:
         group = self.model.groups[0]
         dropped = self.model.slab.replaced or self.model.known is None
         if_bad = 0.0 if dropped else variance / (variance + noise + group.variance) * (off - group.mean)
-        effect = np.abs(gain * off - if_bad) * np.divide(
-            reach, variance, out=np.zeros_like(reach), where=variance > 0.0
-        )
-        return {
+        columns = {
             "read": self.response.y,
             "expected": expected,
             "expected_std": expected_std,
@@ -234,8 +249,8 @@ class Explainer:
             "noise_distance": (1.0 - gain) * off / np.sqrt(noise),
             "log_odds": odds.log_odds,
             "median": scaling.backward(odds.mean),
-            "worth": np.sqrt(probability * (1.0 - probability)) * effect,
         }
+        return columns, np.where(estimator.outlier_mask_, 1.0, -1.0) * (gain * off - if_bad)
 
     def _kinds(self, estimator: Any, odds: LogOdds) -> tuple[NDArray[np.object_], Array]:
         """What each reading was taken for, and the mean bias of its group, in y's unit, where it is in one."""

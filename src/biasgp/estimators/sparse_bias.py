@@ -226,7 +226,7 @@ class SparseBiasGP(LargeGP):
 
         It takes one factorisation, whatever the number of readings. Column `log_odds` is the sum of prior and evidence;
         `median` is that of f, which is `expected` but for a response transform; `worth` says which readings are worth a
-        look: those nearest to even odds whose label matters most to f.
+        look: the expected number of labels that a verdict on each would change, its own and, by way of f, others.
         """
         known = self._known()
         with blas_threads_for(len(known.problem)):

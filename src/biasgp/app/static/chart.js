@@ -7,12 +7,14 @@ import { rings } from "./rings.js";
 import { attempt, state } from "./state.js";
 
 const PAUSE = 120;  // ms without a change of the range before readings are asked for again
+const DOUBLE = 300;  // ms, at most, between the clicks of a double click
+const SAME_PLACE = 6;  // pixels between the clicks of a double click
 const AROUND = 150;  // readings to either side when one is looked up that is not drawn
-const TOOLS = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: false, showTips: false, showSendToCloud: false, plotlyServerURL: "" };
+const TOOLS = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: false, doubleClickDelay: 0, showTips: false, showSendToCloud: false, plotlyServerURL: "" };
 
 export const chart = { plot: null, index: new Map(), x: null, y: null, whole: null, mode: "zoom" };
 let chosen = () => ({ indices: [], cursor: null, interval: null });
-let asked = null, pause = 0, own = 0, outlined = false, wiping = false;
+let asked = null, pause = 0, own = 0, outlined = false, wiping = false, pressed = { x: 0, y: 0, time: -Infinity };
 const at = () => $("plot");
 export const narrow = () => window.innerWidth < 640;
 
@@ -42,9 +44,21 @@ export function start(events, selection) {
       again();
     });
     at().on("plotly_afterplot", overlay);
-    at().on("plotly_doubleclick", () => { show(null, null); return false });
+    at().addEventListener("mousedown", (event) => {
+      if (twice(event)) setTimeout(() => show(null, null));
+    }, { capture: true });
   };
   chart.wire = () => { chart.wire = null; wired() };
+}
+
+/** Whether this is the second press of a double click, in the plot itself. Plotly would take two readings that are
+ * clicked in quick succession for one, and draw everything again. */
+function twice(event) {
+  const before = pressed;
+  pressed = { x: event.clientX, y: event.clientY, time: event.timeStamp };
+  const same = event.timeStamp - before.time < DOUBLE && Math.hypot(pressed.x - before.x, pressed.y - before.y) <= SAME_PLACE;
+  if (same) pressed = { ...pressed, time: -DOUBLE };
+  return same && Boolean(event.target.closest(".nsewdrag"));
 }
 
 /** Readings of the range that is shown, or of all; resolves when they are drawn. */
@@ -104,6 +118,7 @@ export async function wipe() {
 /** Show a range of x and y; null is all. */
 export function show(x, y) {
   const before = chart.x;
+  if (!x && !y && !before && !chart.y) return;
   chart.x = x;
   chart.y = y;
   draw();

@@ -28,7 +28,8 @@ async function send(file) {
   location.hash = "#data";
   const done = await attempt(async () => take(await api.upload(file)));
   const project = state.project;
-  say(!done ? "" : project.problem ? "The table was read, and has a problem." : count(project.table.rows, "row") + " read. Check what was understood, then fit.");
+  say(!done ? "" : project.problem ? "The table was read, and has a problem."
+    : count(project.table.rows, "row") + " read. " + (project.carried ? project.carried + " " : "") + "Check what was understood, then fit.");
 }
 
 async function change(options) {
@@ -60,7 +61,7 @@ async function glance(project) {
 
 function show(project, before) {
   const same = (part) => before && JSON.stringify(before[part]) === JSON.stringify(project[part]);
-  if (same("table") && same("understood") && same("options") && same("problem")) return;
+  if (same("table") && same("understood") && same("options") && same("problem") && same("carried")) return;
   $("drop").classList.toggle("small", Boolean(project.table));
   $("table-parts").hidden = !project.table;
   $("problem").hidden = !project.problem;
@@ -132,6 +133,7 @@ function facts(project, understood) {
     lines.push("Times in " + times.column + ": from " + times.first + " to " + times.last + (times.step ? ", every " + times.step : "")
       + (times.zone ? ", " + times.zone : "") + ".");
   }
+  if (project.carried) lines.push(project.carried);
   const notes = understood.notes && understood.notes.length ? el("div", { class: "notes" }, list(understood.notes)) : null;
   fill($("understood"), ...lines.map((text) => el("p", { text })), notes);
 }
@@ -178,7 +180,21 @@ function modelFields(project) {
     ...choiceField("kernel", "Kernel", same(choices.kernel), given.kernel, (value) => change({ kernel: value })),
     ...choiceField("response", "Transform", same(choices.response), given.response, (value) => change({ response: value })),
     ...choiceField("episodes", "Biases that last", [asFound(""), ["yes", "look for episodes"], ["no", "single readings only"]], truth(given.episodes),
-      (value) => change({ episodes: told(value) })));
+      (value) => change({ episodes: told(value) })),
+    ...textField("events", "Dates of service", (given.events || []).join(", "), "when somebody cleaned or calibrated it", (value) => change({ events: listed(value) })),
+    el("label", { for: "events-file", text: "… from a file" }),
+    el("input", { type: "file", id: "events-file", accept: ".csv,.tsv,.txt", onchange: async (event) => change({ events: column(await event.target.files[0].text(), project) }) }));
+}
+
+const listed = (text) => text.split(/[,;\n]/).map((each) => each.trim()).filter((each) => each);
+
+/** The dates in a file: in the column of the table's times, else in the first; a first line without a digit is a header. */
+function column(text, project) {
+  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).filter((line) => line.trim()).map((line) => line.split(/[,;\t]/).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1")));
+  const times = project.understood && project.understood.times ? project.understood.times.column : "";
+  const header = lines.length && !lines[0].some((cell) => /\d/.test(cell)) ? lines.shift() : [];
+  const at = Math.max(0, header.indexOf(times));
+  return lines.map((cells) => cells[at] || "").filter((cell) => cell);
 }
 
 async function preview() {

@@ -2,7 +2,8 @@
 import * as api from "./api.js";
 import { $, clipped, count, el, fill, number, thousands } from "./dom.js";
 
-const REASONS = { doubt: "in doubt", effect: "moves the curve", named: "named by the fit" };
+const REASONS = { doubt: "in doubt", effect: "moves the curve", named: "named by the fit", episode: "a fault that lasted", possible: "perhaps a fault",
+  alike: "flagged alike", check: "perhaps a regular check" };
 const FOLLOWING = 250;  // milliseconds that a reading is looked at before its neighbours are asked for
 const PATIENCE = 150;  // ms before what was shown of another reading goes
 let asked = null;
@@ -64,20 +65,36 @@ function parts(why, go) {
   ];
 }
 
-/** The rows worth a look; `go(item)` leads there. */
+/** Both explanations of readings that are judged as one. */
+export function question(item) {
+  if (asked) asked.abort();
+  fill($("explanation"),
+    el("p", {}, el("b", { text: count(item.count, "reading") }), " · " + span(item)),
+    el("p", { text: "Asked about as one: " + (REASONS[item.reason] || item.reason) + ". " + item.words + ", bad with a probability of " + percent(item.probability) + "." }),
+    el("h4", { text: "If they are bad" }), el("p", { text: item.if_bad }),
+    el("h4", { text: "If they are good" }), el("p", { text: item.if_good }),
+    el("p", { class: "hint", text: "A verdict marks all of them, and is expected to change " + number(item.worth, 2) + " labels. Undecided: parts of them are asked about instead." }));
+  $("explanation").scrollTop = 0;
+}
+
+const span = (item) => item.when + (item.until !== item.when ? " to " + item.until : "");
+export const key = (item) => item.row + (item.count > 1 ? "-" + item.count : "");
+
+/** What is worth a look, readings and sets of them; `go(item)` leads there. */
 export function queue(items, current, go) {
   $("next").disabled = !items.length;
   if (!items.length) { fill($("queue"), el("p", { class: "hint", text: "Nothing is left to look at." })); return }
-  fill($("queue"), el("ol", { class: "queue", "aria-label": count(items.length, "reading") + " worth a look" }, ...items.map((item) => el("li", {},
-    el("button", { type: "button", id: "queue-" + item.row, "aria-current": item.row === current ? "true" : null, onclick: () => go(item) },
-      el("span", {}, el("b", { text: "Row " + thousands(item.row) }), " ", clipped(item.when, 30)),
+  fill($("queue"), el("ol", { class: "queue", "aria-label": count(items.length, "question") + " worth a look" }, ...items.map((item) => el("li", {},
+    el("button", { type: "button", id: "queue-" + key(item), "aria-current": key(item) === current ? "true" : null, onclick: () => go(item) },
+      el("span", {}, el("b", { text: item.count > 1 ? count(item.count, "reading") : "Row " + thousands(item.row) }), " ", clipped(span(item), 44)),
       el("span", { class: "tag open", text: Number.isFinite(item.probability) ? percent(item.probability) + " bad" : REASONS[item.reason] || item.reason }),
-      el("span", { class: "words", text: (REASONS[item.reason] || "") + (item.words ? (REASONS[item.reason] ? ": " : "") + item.words : "") }))))));
+      el("span", { class: "words", text: (REASONS[item.reason] || "") + (item.words ? (REASONS[item.reason] ? ": " : "") + item.words : "") }),
+      item.count > 1 ? el("span", { class: "words", text: "Bad: " + item.if_bad + ". Good: " + item.if_good + "." }) : null)))));
 }
 
-export function current(row) {
+export function current(which) {
   for (const button of $("queue").querySelectorAll("button")) {
-    if (button.id === "queue-" + row) button.setAttribute("aria-current", "true");
+    if (button.id === "queue-" + which) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
   }
 }

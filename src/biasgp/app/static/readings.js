@@ -7,12 +7,18 @@ import { heights, spoken } from "./figure.js";
 import { attempt, fitted, heard, ready, state, take } from "./state.js";
 
 const MAX_ROWS = 100000;  // as many as a request may hold
-const selection = { rows: new Set(), interval: null, cursor: null, anchor: null };
+const selection = { rows: new Set(), interval: null, cursor: null, anchor: null, question: null };
 let queue = [], drawnFor = "", visible = false;
 const reasons = [];
 
 const indices = () => Array.from(selection.rows, (row) => chart.index.get(row)).filter((i) => i !== undefined);
 const cursorIndex = () => (selection.cursor !== null && chart.index.has(selection.cursor) ? chart.index.get(selection.cursor) : null);
+/** The question about several readings that is looked at: while all of them, and nothing else, are selected. */
+const asked = () => {
+  const { question } = selection;
+  return question && question.set === selection.rows && selection.rows.size === question.item.count ? question.item : null;
+};
+const here = () => (asked() ? why.key(asked()) : selection.rows.size === 1 ? String(selection.cursor) : null);
 const signature = (project) => JSON.stringify([project.table, project.understood, project.options, project.current, project.verdicts.version, state.sensor]);
 
 export function start() {
@@ -91,7 +97,7 @@ export function sensorChoices(names) {
 async function loadQueue() {
   if (!fitted(state.project)) { queue = []; $("next").disabled = true; return }
   await attempt(async () => { queue = await api.queue(state.sensor) });
-  why.queue(queue, selection.cursor, (item) => goTo(item.row, item.when));
+  why.queue(queue, here(), ask);
 }
 
 function pick(rows, add, drawn) {
@@ -120,7 +126,8 @@ function describe() {
   const rows = Array.from(selection.rows), n = rows.length, within = indices();
   const flagged = within.filter((i) => chart.plot.flagged && chart.plot.flagged[i]).length;
   let words = "Nothing is selected.";
-  if (selection.interval) {
+  if (asked()) words = count(n, "reading") + ", judged as one: " + asked().if_bad + "; or " + asked().if_good + ".";
+  else if (selection.interval) {
     words = "All readings from " + place(selection.interval[0], chart.plot.axis) + " to " + place(selection.interval[1], chart.plot.axis)
       + (chart.plot.drawn < chart.plot.total ? ", also those that are not drawn." : ": " + thousands(n) + (flagged ? ", " + thousands(flagged) + " flagged" : "") + ".");
   } else if (n === 1) words = within.length ? spoken(chart.plot, within[0]) : "row " + rows[0];
@@ -136,8 +143,9 @@ function describe() {
 function selected() {
   const rows = Array.from(selection.rows), n = rows.length;
   describe();
-  why.current(n === 1 ? rows[0] : null);
-  if (!fitted(state.project)) why.hint("After a fit, this says why a reading is flagged.");
+  why.current(here());
+  if (asked()) why.question(asked());
+  else if (!fitted(state.project)) why.hint("After a fit, this says why a reading is flagged.");
   else if (n === 1 && !selection.interval) why.show(rows[0], goTo);
   else why.hint(n ? "Select one reading to see why." : "Select one reading.");
 }
@@ -153,12 +161,27 @@ async function goTo(row, when) {
   say($("selected").textContent);
 }
 
+/** Select what a question is about, and bring it into view. */
+async function ask(item) {
+  if (item.count === 1) { await goTo(item.row, item.when); return }
+  const rows = new Set();
+  for (const [first, last] of item.rows) for (let row = first; row <= last; row += 1) rows.add(row);
+  Object.assign(selection, { rows, interval: null, cursor: null, anchor: null, question: { item, set: rows } });
+  selected();
+  const ends = [item.when, item.until].map((when) => placed(when, chart.plot && chart.plot.axis));
+  if (chart.x && (ends[0] < chart.x[0] || ends[1] > chart.x[1])) {
+    const margin = 0.1 * (ends[1] - ends[0]);
+    show([ends[0] - margin, ends[1] + margin], chart.y);
+  }
+  overlay();
+  say($("selected").textContent);
+}
+
 /** The one after the last that was looked at, from the top when there is none. */
 function next() {
   if (!queue.length) { say("Nothing is left to look at."); return }
-  const here = queue.findIndex((item) => item.row === selection.cursor);
-  const item = queue[(here + 1) % queue.length];
-  goTo(item.row, item.when);
+  const at = queue.findIndex((item) => why.key(item) === here());
+  ask(queue[(at + 1) % queue.length]);
   $("plot").focus({ preventScroll: true });
 }
 

@@ -8,6 +8,7 @@ const FILES = [
   ["report.html", "The report", "one page with figures, flagged readings and how it was made"],
   ["cleaned.csv", "The cleaned table", "every row with its truth, bias, probability, kind and verdict"],
   ["verdicts.csv", "The verdicts", "what was judged good or bad, by whom, when and why"],
+  ["events.csv", "The dates of service", "which the command needs beside it"],
   ["model.skops", "The model", "to predict with, or to go on from"],
   ["command.txt", "The command", "that does the same without this page"],
 ];
@@ -79,7 +80,8 @@ async function downloads(project) {
   const there = fitted(project);
   $("no-fit").hidden = there;
   $("command-part").hidden = !there;
-  fill($("files"), ...(there ? FILES : []).map(([name, title, words]) => el("li", {}, el("a", { href: api.download(name, state.sensor), download: name },
+  const files = FILES.filter(([name]) => name !== "events.csv" || (project.options.events || []).length);
+  fill($("files"), ...(there ? files : []).map(([name, title, words]) => el("li", {}, el("a", { href: api.download(name, state.sensor), download: name },
     el("b", { text: title }), " " + name, el("span", { text: words + (state.sensor && name !== "command.txt" ? ", of " + state.sensor.slice(0, 40) : "") })))));
   if (there) await attempt(async () => { $("command").textContent = await api.text(api.download("command.txt", state.sensor)) });
 }

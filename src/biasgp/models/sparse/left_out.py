@@ -8,17 +8,17 @@ shared biases without it follows from PT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.models.episodes import Episode, Ordering, Run
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.kinds import PRIOR, Slab
+from biasgp.models.sparse.kinds import PRIOR, Group, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, SparseBiasFit, State
 
@@ -100,6 +100,18 @@ class _Exact:
     def C(self) -> Array:
         return self.problem.kernel.with_theta(self.state.x[:-1])(self.problem.X)
 
+    @cached_property
+    def _CP(self) -> Array:
+        return np.asarray(self.C @ self.P)
+
+    @cached_property
+    def _TP(self) -> Array:
+        return np.asarray(self.T.T @ self.P)
+
+    @cached_property
+    def _Py(self) -> Array:
+        return np.asarray(self.P @ self.problem.y)
+
     def all_odds(self) -> _LogOdds:
         """Of every reading, as if it were in no episode."""
         y, T = self.problem.y, self.T
@@ -112,7 +124,7 @@ class _Exact:
         """Mean and variance of f + (T + turn)·b at each reading, b the shared biases, given the other readings."""
         y, P, T = self.problem.y, self.P, self.T
         inside = self._support.inside
-        own, Py, W = np.where(inside, P.diagonal(), 1.0), P @ y, P @ T
+        own, Py, W = np.where(inside, P.diagonal(), 1.0), self._Py, P @ T
         residual = Py / own
         b = T.T @ Py - W * residual[:, None]
         along = (turn * W).sum(axis=1)
@@ -126,14 +138,32 @@ class _Exact:
             variance[~inside] -= np.einsum("ij,ij->i", cross @ P, cross)
         return mean, np.maximum(variance, 0.0)
 
-    def reach(self) -> Array:
-        """How much f at the readings goes with f at each of them, given the others: root mean square of covariances."""
-        own = self.P.diagonal()
+    def sway(self, moves: Array, odds: _LogOdds, groups: Sequence[Group], free: Mask) -> Array:
+        """How many labels of readings that are free would change, were f at another moved by so much: summed |Δp|.
+
+        A move of f at i goes on to f at j by their covariance given all readings but i, and what is expected of j
+        without its own reading moves by more, since that reading held it. Variances are those of now.
+        """
+        own, n = self.P.diagonal(), len(self.problem)
         inside = own > 0.0
-        along = np.where(inside, self.C @ self.P / np.where(inside, own, 1.0), 0.0)
+        along = np.where(inside, self._CP / np.where(inside, own, 1.0), 0.0)
         if not inside.all():
-            along[:, ~inside] = (self.C - self.C @ self.P @ self.C)[:, ~inside]
-        return np.asarray(np.sqrt(np.mean(along**2, axis=0)))
+            along[:, ~inside] = self.C[:, ~inside] - self._CP @ self.C[:, ~inside]
+        spread = odds.variance + self.noise
+        held = np.where(self.state.labels == 0, spread / self.noise, 1.0)
+        rate = np.divide(moves, odds.variance, out=np.zeros(n), where=odds.variance > 0.0)
+        shift = held[:, None] * along * rate
+        off, log_odds = (self.problem.y - odds.mean)[:, None], odds.log_odds[:, None]
+        change = ((off - shift) ** 2 - off**2) / (2.0 * spread[:, None])
+        if not self.slab.replaced:
+            # Towards the group that each reading would be of.
+            means, added = (np.array([getattr(group, name) for group in groups]) for name in ("mean", "variance"))
+            of = np.abs(off - means).argmin(axis=1)
+            bias, wide = means[of][:, None], (spread + added[of])[:, None]
+            change -= ((off - bias - shift) ** 2 - (off - bias) ** 2) / (2.0 * wide)
+        moved = np.abs(expit(log_odds + change) - expit(log_odds))
+        np.fill_diagonal(moved, 0.0)
+        return np.asarray(moved[free].sum(axis=0))
 
     def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i, which is in no episode, without one more reading, for each of those.
@@ -142,12 +172,16 @@ class _Exact:
         """
         P, y, n = self.P, self.problem.y, len(self.problem)
         rest = np.delete(np.arange(n), i)
-        M = P[np.ix_(rest, rest)]
-        if P[i, i] > 0.0:
-            M = M - np.outer(P[rest, i], P[rest, i]) / P[i, i]
-        cross = np.array([self.C[i, rest] + turn @ self.T[rest].T for turn in self.by_label])
+        cross = np.array([self.C[i] + turn @ self.T.T for turn in self.by_label])
         prior = self.C[i, i] + np.array([turn @ turn for turn in self.by_label])
-        mean, variance = _without(cross, prior, M, y[rest])
+        # Products with the inverse without reading i, P - pᵢpᵢᵀ/Pᵢᵢ, from those with P, which are known for all i.
+        products = np.vstack([self._CP[i] + self.by_label @ self._TP, self._Py])
+        products -= np.outer([*cross[:, i], y[i]], P[i])
+        own = P.diagonal()
+        if P[i, i] > 0.0:
+            products -= np.outer(products[:, i], P[i] / P[i, i])
+            own = own - P[i] ** 2 / P[i, i]
+        mean, variance = _without(cross[:, rest], prior, (products[:-1, rest], products[-1, rest], own[rest]), y[rest])
         labels = self.state.labels
         others = self.slab.counts(labels) - (labels[rest, None] == np.arange(1, self.slab.n_groups + 1))
         others -= labels[i] == np.arange(1, self.slab.n_groups + 1)
@@ -162,12 +196,13 @@ def _log_odds(joint: Array) -> Array:
     return np.asarray(logsumexp(joint[:, 1:], axis=1) - joint[:, 0])
 
 
-def _without(cross: Array, prior: Array, M: Array, y: Array) -> tuple[Array, Array]:
+def _without(cross: Array, prior: Array, products: tuple[Array, Array, Array], y: Array) -> tuple[Array, Array]:
     """Means and variances of quantities whose covariances with readings y are the rows of `cross`, without each y.
 
-    M is the inverse of the covariance of y, zero for readings that are not in the GP; shapes are (len(y), quantities).
+    With M the inverse of the covariance of y, zero for readings that are not in the GP, `products` are cross M, M y and
+    the diagonal of M; what is returned has shapes (len(y), quantities).
     """
-    A, solved, own = cross @ M, M @ y, M.diagonal()
+    A, solved, own = products
     inverse = np.divide(1.0, own, out=np.zeros_like(own), where=own > 0.0)
     mean = (A @ y)[:, None] - A * (solved * inverse)
     variance = (prior - np.einsum("ij,ij->i", A, cross))[:, None] + A**2 * inverse
@@ -191,9 +226,9 @@ class _ByNeighbours:
         joint = self.slab.log_predictive(self.problem.y, self.mean, self.variance + self.noise)
         return _LogOdds.of((self.mean, self.variance), joint, shares)
 
-    def reach(self) -> Array:
-        """How much f goes with f at each of the readings, given the others: at that reading alone."""
-        return self.variance
+    def sway(self, moves: Array, odds: _LogOdds, groups: Sequence[Group], free: Mask) -> Array:
+        """How many labels of others would change with f at each reading: among many readings, not found out."""
+        return np.zeros(len(moves))
 
     def without_each(self, i: int, odds: _LogOdds) -> Array:
         """The log odds of reading i without one more reading, for its nearest; NaN for others."""
@@ -202,10 +237,11 @@ class _ByNeighbours:
         near = there[np.argsort(-kernel(X[[i]], X[there])[0], kind="stable")[:NEAREST]]
         K = kernel(X[near]) + np.diag(self.noise[near])
         M = np.asarray(np.linalg.inv(K), dtype=np.float64)
-        mean, variance = _without(kernel(X[[i]], X[near]), kernel.diag(X[[i]]), M, y[near])
+        to = kernel(X[[i]], X[near])
+        mean, variance = _without(to, kernel.diag(X[[i]]), (to @ M, M @ y[near], M.diagonal()), y[near])
         values, noise = np.full(len(near), y[i]), self.noise[i]
         joint = self.slab.log_predictive(values, mean[:, 0], variance[:, 0] + noise)
-        cross = kernel(X[[i]], X[near])[0]
+        cross = to[0]
         f, left = cross @ M @ y[near], kernel.diag(X[[i]]) - cross @ M @ cross
         whole = self.slab.log_predictive(values[:1], np.array([f]), np.maximum(left, 0.0) + noise)
         found = np.full(len(y), np.nan)
