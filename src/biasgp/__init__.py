@@ -24,7 +24,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from biasgp.estimators import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+    from biasgp.estimators import (
+        ConstantBiasGP,
+        GaussianGP,
+        RandomBiasGP,
+        RobustConjugateGP,
+        ScaleMixtureGP,
+        SparseBiasGP,
+        StudentTGP,
+    )
 
 __version__ = "0.1.0"
 
@@ -43,6 +51,7 @@ __all__ = [
     "MixingWarning",
     "OverflaggingWarning",
     "RandomBiasGP",
+    "RobustConjugateGP",
     "RunawayTuningWarning",
     "ScaleMixtureGP",
     "SparseBiasGP",

@@ -80,7 +80,7 @@ def test_an_existing_folder_is_kept_without_force_and_its_other_files_with_it(ru
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize("method", ["cob", "rab", "ep"])
+@pytest.mark.parametrize("method", ["cob", "rab", "ep", "rcgp"])
 def test_other_methods_have_a_page_and_a_table_too(run, readings, tmp_path, method):
     result = run(
         "fit", readings, *FEATURES, "--method", method, "--response", "identity", "--kernel", "se", "--out", "o"

@@ -4,11 +4,13 @@ from biasgp.estimators.base import BaseGP
 from biasgp.estimators.constant_bias import ConstantBiasGP
 from biasgp.estimators.gaussian import GaussianGP
 from biasgp.estimators.random_bias import RandomBiasGP
+from biasgp.estimators.robust_conjugate import RobustConjugateGP
 from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.student_t import StudentTGP
 
-__all__ = ["METHODS", "ConstantBiasGP", "GaussianGP", "RandomBiasGP", "ScaleMixtureGP", "SparseBiasGP", "StudentTGP"]
+__all__ = ["METHODS", "ConstantBiasGP", "GaussianGP", "RandomBiasGP", "RobustConjugateGP", "ScaleMixtureGP"]
+__all__ += ["SparseBiasGP", "StudentTGP"]
 
 METHODS: dict[str, type[BaseGP]] = {
     "gp": GaussianGP,
@@ -17,5 +19,6 @@ METHODS: dict[str, type[BaseGP]] = {
     "sparse": SparseBiasGP,
     "ep": StudentTGP,
     "mcmc": ScaleMixtureGP,
+    "rcgp": RobustConjugateGP,
 }
 """By their short names, as the command line and the studies call them."""

@@ -16,7 +16,7 @@ from biasgp.models.transform_choice import RESPONSES
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 PAPERS = ("cob", "rab", "ep", "mcmc")
 """The four methods of the paper."""
-BUILTIN = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc")
+BUILTIN = ("gp", "oracle", "cob", "rab", "sparse", "ep", "mcmc", "rcgp")
 """Our own methods, in the order of the tables; `oracle` is the plain GP that is told which readings are outliers."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sparse": {"order": None},
