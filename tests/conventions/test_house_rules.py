@@ -13,8 +13,16 @@ import numpy as np
 import pytest
 
 import biasgp
-from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, RobustConjugateGP, ScaleMixtureGP
-from biasgp import SparseBiasGP, StudentTGP
+from biasgp import (
+    BiasGPWarning,
+    ConstantBiasGP,
+    GaussianGP,
+    RandomBiasGP,
+    RobustConjugateGP,
+    ScaleMixtureGP,
+    SparseBiasGP,
+    StudentTGP,
+)
 
 SOURCE = Path(biasgp.__file__).parent
 PUBLIC = [getattr(biasgp, name) for name in biasgp.__all__]

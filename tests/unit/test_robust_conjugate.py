@@ -128,5 +128,5 @@ def test_a_reading_at_any_distance_is_as_if_it_were_far(few):
 
 @pytest.mark.parametrize("c", [0.0, -1.0, np.nan, "2"])
 def test_a_c_that_is_none_is_refused(few, c):
-    with pytest.raises((ValueError, TypeError), match="^c must be"):
+    with pytest.raises((ValueError, TypeError), match=r"^c must be"):
         RobustConjugateGP(c=c).fit(*few)
