@@ -33,8 +33,8 @@ class _Pairs:
     def of(cls, rows: Sequence[Row], method: str) -> _Pairs:
         told = {_place(row): row for row in where(rows, method=ORACLE, status="ok")}
         both = [(row, told[_place(row)]) for row in where(rows, method=method, status="ok") if _place(row) in told]
-        ratios = [np.array([mine[name] / best[name] for mine, best in both]) for name in ("mae", "crps")]
-        return cls(*ratios, np.array([mine["nlpd"] - best["nlpd"] for mine, best in both]))
+        mae, crps = (np.array([mine[name] / best[name] for mine, best in both]) for name in ("mae", "crps"))
+        return cls(mae, crps, np.array([mine["nlpd"] - best["nlpd"] for mine, best in both]))
 
 
 def _place(row: Row) -> tuple[object, ...]:
