@@ -4,7 +4,7 @@
     python benchmarks/large.py --only gpboost --size 20000
 
 Parts: exactness, accuracy, auto, curves, gpboost, growth, million, neighbours, cluster, kill; gpboost ends with
-gpboost_t, GPBoost's robust fit to fewer readings. Each runs in a process of its own, with the machine's cores; times are
+gpboost_t, GPBoost's robust fit to fewer readings. Each runs in its own process, with the machine's cores; times are
 wall clock, after a small fit that loads (or compiles) what is compiled. Ratios of processor time follow in brackets: on
 a machine that is shared they are the ones to believe.
 """
