@@ -111,12 +111,12 @@ def test_the_summary_is_paired_with_the_oracle():
     rows[2]["status"] = "failed"
     failed = {line[0]: line for line in beside_oracle.summary(rows).lines}["a"]
     assert (failed[1], failed[3], failed[8]) == ("0.500", "0 of 1", "1")
-    assert beside_oracle.by(rows, "regime", "t").lines == [["none", "0.500; -0.100", "1.100; +0.100"]]
+    assert beside_oracle.split_by(rows, "regime", "t").lines == [["none", "0.500; -0.100", "1.100; +0.100"]]
 
 
 def test_without_an_oracle_there_is_nothing_to_compare_with():
     rows = made_up({"a": ([2.0, 1.0], [0.3, 0.9]), "b": ([1.1, 2.2], [0.1, 1.1])})
-    (a, _), (by_regime,) = beside_oracle.summary(rows).lines, beside_oracle.by(rows, "regime", "t").lines
+    (a, _), (by_regime,) = beside_oracle.summary(rows).lines, beside_oracle.split_by(rows, "regime", "t").lines
     assert a[1:6] == ["–"] * 5
     assert a[6:] == ["1.50", "1.50", "0", "1.00"]  # ranks need none
     assert by_regime == ["none", "–", "–"]

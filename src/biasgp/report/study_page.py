@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from biasgp.report.pages import render
 from biasgp.report.study_figures import pictures, ranking_figure
-from biasgp.study.beside_oracle import ORACLE, RANKED, by, summary
+from biasgp.study.beside_oracle import ORACLE, RANKED, split_by, summary
 from biasgp.study.results import Results, Row, write_atomically
 from biasgp.study.tables import (
     TABLE2,
@@ -162,8 +162,11 @@ def _sensor(results: Results) -> Iterable[Part]:
 def _dirty_tables(results: Results) -> Iterable[Part]:
     rows = results.rows
     yield "table", summary(rows)
-    yield "table", by(rows, "regime", "By regime: MAE ÷ the oracle's, geometric mean; NLPD − the oracle's, median")
-    yield "table", by(rows, "dataset", "By table: the same")
+    yield (
+        "table",
+        split_by(rows, "regime", "By regime: MAE ÷ the oracle's, geometric mean; NLPD − the oracle's, median"),
+    )
+    yield "table", split_by(rows, "dataset", "By table: the same")
     yield "heading", "Ranking"
     ranked = [row for row in rows if row["method"] != ORACLE]
     for measure in RANKED:

@@ -84,7 +84,7 @@ def summary(rows: Sequence[Row]) -> ResultTable:
     return ResultTable("Beside the oracle", header, lines, note)
 
 
-def by(rows: Sequence[Row], column: str, title: str) -> ResultTable:
+def split_by(rows: Sequence[Row], column: str, title: str) -> ResultTable:
     """MAE ÷ the oracle's and the median difference in NLPD, by method and by the values of a column."""
     methods = [str(name) for name in unique(rows, "method") if name != ORACLE]
     lines = []
