@@ -164,7 +164,7 @@ def _dirty_tables(results: Results) -> Iterable[Part]:
     yield "table", summary(rows)
     yield (
         "table",
-        split_by(rows, "regime", "By regime: MAE ÷ the oracle's, geometric mean; NLPD − the oracle's, median"),
+        split_by(rows, "regime", "By regime: MAE ÷ the oracle's (geometric mean); NLPD − the oracle's (median)"),
     )
     yield "table", split_by(rows, "dataset", "By table: the same")
     yield "heading", "Ranking"
