@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as theirs
 
-from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, RobustConjugateGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
 from biasgp import kernels as ours
 
 FAMILIES = (ours.SquaredExponential, ours.Exponential, ours.Matern32, ours.Matern52, ours.Periodic)
@@ -93,7 +93,6 @@ OPTIONS: dict[str, tuple[type, Options]] = {
     "sparse": (SparseBiasGP, lambda rng: _maybe(rng, 0.2, random_state=int(rng.integers(1000)))),
     "t": (StudentTGP, _student_t),
     "mixture": (ScaleMixtureGP, _scale_mixture),
-    "conjugate": (RobustConjugateGP, lambda rng: _maybe(rng, 0.3, c=float(rng.choice([0.1, 10.0, np.inf])))),
 }
 
 
