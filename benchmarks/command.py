@@ -171,7 +171,7 @@ def counts(n: int) -> None:
     X = rng.uniform(size=(n, 2))
     y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(n)
     y[rng.uniform(size=n) < 0.1] += 2.0
-    for name in ("gp", "sparse", "cob", "rab", "ep"):
+    for name in ("gp", "sparse", "cob", "rab", "ep", "rcgp"):
         count = Count()
         with Watch(ledger=count):
             METHODS[name](KERNELS["matern32"](ard=True)).fit(X, y)

@@ -26,7 +26,8 @@ from threadpoolctl import threadpool_limits
 
 from accuracy import DATASETS
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
-from biasgp.data import STRESSES, Simulation, two_sided
+from biasgp.data import REGIMES, STRESSES, Simulation, dirtied, read_plain_table, two_sided
+from biasgp.data.regimes import exactly
 from biasgp.data.simulate import friedman, one_dimensional
 
 LIMIT = {"sizes": 1.5, "few": 1.5}
@@ -51,7 +52,7 @@ def simulation(f: Callable[[np.ndarray], np.ndarray], X: np.ndarray, X_test: np.
     return Simulation(X, y, f(X), clean, X_test, f(X_test), f(X_test))
 
 
-def dirtied(data: Simulation, out: np.ndarray, bias: np.ndarray) -> Simulation:
+def biased(data: Simulation, out: np.ndarray, bias: np.ndarray) -> Simulation:
     return replace(data, y=data.y + np.where(out, bias, 0.0), is_outlier=out)
 
 
@@ -63,7 +64,7 @@ def wave(rng: np.random.Generator, share: float) -> Simulation:
 
     X, grid = rng.uniform(size=(120, 1)), np.linspace(0.0, 1.0, 500)[:, None]
     data = simulation(f, X, grid, f(X) + 0.1 * rng.standard_normal(120))
-    return dirtied(data, exactly(share, 120, rng), np.ones(120))
+    return biased(data, exactly(share, 120, rng), np.ones(120))
 
 
 def neal(rng: np.random.Generator, share: float, kind: str) -> Simulation:
@@ -75,7 +76,7 @@ def neal(rng: np.random.Generator, share: float, kind: str) -> Simulation:
         "Cauchy": lambda: 0.5 * rng.standard_cauchy(100),
         "shift": lambda: 2.0 + 0.1 * rng.standard_normal(100),
     }[kind]()
-    return dirtied(data, exactly(share, 100, rng), bias)
+    return biased(data, exactly(share, 100, rng), bias)
 
 
 def laboratory(rng: np.random.Generator, d: int, n: int, kind: str) -> Simulation:
@@ -91,41 +92,16 @@ def laboratory(rng: np.random.Generator, d: int, n: int, kind: str) -> Simulatio
         return data
     both_sides = rng.uniform(1.0, 5.0, n) * rng.choice([-1.0, 1.0], n)
     bias = rng.standard_t(2, n) if kind == "t" else both_sides
-    return dirtied(data, exactly(0.15, n, rng), bias)
+    return biased(data, exactly(0.15, n, rng), bias)
 
 
 def both_sides(rng: np.random.Generator, dataset: str, scenario: int) -> Simulation:
     return two_sided(dataset, scenario, random_state=rng)
 
 
-def exactly(share: float, n: int, rng: np.random.Generator) -> np.ndarray:
-    out = np.zeros(n, dtype=bool)
-    out[rng.choice(n, round(share * n), replace=False)] = True
-    return out
-
-
 def table(rng: np.random.Generator, path: Path, regime: str) -> Simulation:
-    """A real table, standardised, with a fifth held out and the rest dirtied in one of six ways."""
-    values = np.loadtxt(path, delimiter=",")
-    spread = values.std(axis=0)
-    values = ((values - values.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))[rng.permutation(len(values))]
-    held_out = int(np.clip(len(values) // 5, 30, 200))
-    test, train = values[:held_out], values[held_out : held_out + 450]
-    X, y, n = train[:, :-1].copy(), train[:, -1].copy(), len(train)
-    out = exactly({"none": 0.0, "shift": 0.15, "heavy": 0.15}.get(regime, 0.1), n, rng)
-    size, k = rng.uniform(3.0, 9.0, n), int(out.sum())
-    if regime == "uniform":
-        y[out] += (size * rng.choice([-1.0, 1.0], n))[out]
-    elif regime == "asymmetric":
-        y[out] += (size * rng.choice([-1.0, 1.0]))[out]
-    elif regime == "focused":
-        X[out] = np.median(X, axis=0) + 0.1 * rng.uniform(-1.0, 1.0, (k, X.shape[1]))
-        y[out] = np.median(y) - 3.0 + 0.1 * rng.standard_normal(k)
-    elif regime == "shift":
-        y[out] += 4.0
-    elif regime == "heavy":
-        y[out] += rng.standard_t(1, k)
-    return Simulation(X, y, y, out, test[:, :-1], test[:, -1], test[:, -1])
+    """A real table with a fifth held out and the rest dirtied in one of six ways."""
+    return dirtied(read_plain_table(path), regime, rng)
 
 
 def cases(parts: list[str], folder: Path | None) -> list[Case]:
@@ -146,7 +122,7 @@ def cases(parts: list[str], folder: Path | None) -> list[Case]:
         rows += [
             ("tables", f"{path.stem} {regime}", partial(table, path=path, regime=regime))
             for path in sorted(folder.glob("*.csv"))
-            for regime in ("none", "uniform", "asymmetric", "focused", "shift", "heavy")
+            for regime in REGIMES
         ]
     rows += [("stress", kind, draw) for kind, draw in STRESSES.items()]
     made = []

@@ -20,6 +20,7 @@ from biasgp import (
     GaussianGP,
     JitterWarning,
     RandomBiasGP,
+    RobustConjugateGP,
     RunawayTuningWarning,
     SparseBiasGP,
     StudentTGP,
@@ -33,7 +34,7 @@ CAUTIOUS = [
     pytest.param(Estimator, marks=pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning"))
     for Estimator in (QuickScaleMixtureGP, SparseBiasGP, StudentTGP)
 ]
-ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, *CAUTIOUS]
+ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, RobustConjugateGP, *CAUTIOUS]
 every_estimator = pytest.mark.parametrize("Estimator", ESTIMATORS)
 every_robust = pytest.mark.parametrize("Estimator", [ConstantBiasGP, RandomBiasGP])
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}

@@ -11,16 +11,14 @@ from numpy.testing import assert_allclose
 from quick import QuickScaleMixtureGP
 from sklearn.gaussian_process.kernels import RBF
 
-from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
+from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, RobustConjugateGP, SparseBiasGP, StudentTGP
 from biasgp.kernels import Linear, Matern32, SquaredExponential
 
 # Only our own warnings are no error: one of NumPy's is.
 pytestmark = pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
 
-ESTIMATORS = {
-    kind.__name__: kind
-    for kind in (GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP, StudentTGP, QuickScaleMixtureGP)
-}
+ESTIMATORS = {kind.__name__: kind for kind in (GaussianGP, ConstantBiasGP, RandomBiasGP, SparseBiasGP, StudentTGP)}
+ESTIMATORS |= {kind.__name__: kind for kind in (QuickScaleMixtureGP, RobustConjugateGP)}
 BY_NEIGHBOURS = {
     f"{kind.__name__} by neighbours": lambda *args, kind=kind, **options: kind(
         *args, approximation="vecchia", **options

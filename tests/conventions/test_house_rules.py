@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 import biasgp
-from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP
+from biasgp import (
+    BiasGPWarning,
+    ConstantBiasGP,
+    GaussianGP,
+    RandomBiasGP,
+    RobustConjugateGP,
+    ScaleMixtureGP,
+    SparseBiasGP,
+    StudentTGP,
+)
 
 SOURCE = Path(biasgp.__file__).parent
 PUBLIC = [getattr(biasgp, name) for name in biasgp.__all__]
@@ -64,7 +73,8 @@ def test_importing_biasgp_imports_no_plots_or_frames_of_its_own():
 
 
 def test_the_public_names_exist_and_the_estimators_are_among_them():
-    assert {GaussianGP, ConstantBiasGP, RandomBiasGP, ScaleMixtureGP, SparseBiasGP, StudentTGP} <= set(ESTIMATORS)
+    robust = {ConstantBiasGP, RandomBiasGP, RobustConjugateGP, ScaleMixtureGP, SparseBiasGP, StudentTGP}
+    assert {GaussianGP, *robust} <= set(ESTIMATORS)
     assert all(hasattr(biasgp, name) for name in biasgp.__all__)
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", biasgp.__version__)
 

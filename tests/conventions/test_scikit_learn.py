@@ -19,15 +19,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
+from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, RobustConjugateGP, SparseBiasGP, StudentTGP
 from biasgp.data import simulate
 from biasgp.kernels import Exponential, Linear, Matern52, SquaredExponential
 
-ESTIMATORS = [GaussianGP, ConstantBiasGP, RandomBiasGP, QuickScaleMixtureGP, SparseBiasGP, StudentTGP]
+PLAIN = [GaussianGP, ConstantBiasGP, RandomBiasGP, RobustConjugateGP]
+ESTIMATORS = [*PLAIN, QuickScaleMixtureGP, SparseBiasGP, StudentTGP]
 # The last three may say of a few dozen readings that they cannot tell.
 CAUTIOUS = pytest.mark.filterwarnings("ignore::biasgp.BiasGPWarning")
 every_estimator = pytest.mark.parametrize(
-    "Estimator", [*ESTIMATORS[:3], *(pytest.param(Estimator, marks=CAUTIOUS) for Estimator in ESTIMATORS[3:])]
+    "Estimator", [*PLAIN, *(pytest.param(Estimator, marks=CAUTIOUS) for Estimator in ESTIMATORS[len(PLAIN) :])]
 )
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
 

@@ -153,7 +153,7 @@ APPROXIMATE = {
 }
 EVERY_METHOD = {
     name: (lambda name=name: Settings(method=name, response="identity").estimator())
-    for name in ("gp", "cob", "rab", "sparse", "ep", "mcmc")
+    for name in ("gp", "cob", "rab", "sparse", "ep", "mcmc", "rcgp")
 } | APPROXIMATE
 
 

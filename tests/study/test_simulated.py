@@ -131,6 +131,18 @@ def test_a_study_can_be_extended_but_not_changed(tmp_path, tiny, median):
         study.simulated(tmp_path, SimulatedDesign(methods=["gp", median], **tiny), QUIET, extend=True)
 
 
+def test_a_study_that_is_extended_with_other_packages_says_so(tmp_path, tiny, median, monkeypatch):
+    study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
+    assert "earlier" not in json.loads((tmp_path / "study.json").read_text())
+    monkeypatch.setattr("biasgp.study.results.version", lambda name: "0.0.1")
+    study.simulated(tmp_path, SimulatedDesign(methods=["gp", median], **tiny), QUIET, extend=True)
+    described = json.loads((tmp_path / "study.json").read_text())
+    assert described["versions"]["numpy"] == "0.0.1"
+    (before,) = described["earlier"]
+    assert before["versions"]["numpy"] == np.__version__
+    assert before["configuration"]["methods"] == ["median"]
+
+
 def test_a_folder_without_the_log_is_gone_on_with(tmp_path, tiny, registered, median):
     first = study.simulated(tmp_path, SimulatedDesign(methods=[median], **tiny), QUIET)
     (tmp_path / TASKS).unlink()

@@ -124,8 +124,9 @@ def test_peers_that_are_not_installed_are_left_out_with_a_note(registered, tmp_p
     assert register_peers() == [
         "itgp is left out: robustgp is not installed.",
         "rrp is left out: botorch is not installed.",
+        "gpboost-t is left out: gpboost is not installed.",
     ]
-    assert set(PEERS) == {"sklearn", "itgp", "rrp"}
+    assert set(PEERS) == {"sklearn", "itgp", "rrp", "gpboost-t"}
     design = study.SimulatedDesign(methods=["sklearn"], kernels=["ard", "iso"], **tiny | {"replicates": 1})
     results = study.simulated(tmp_path, design, study.Execution(progress=False))
     assert {row["status"] for row in results.rows} == {"ok"}

@@ -202,7 +202,7 @@ def many():
     return X, y
 
 
-EXACT = ["sparse", "gp", "cob", "rab", "ep"]
+EXACT = ["sparse", "gp", "cob", "rab", "ep", "rcgp"]
 
 
 @pytest.mark.parametrize("method", EXACT)

@@ -35,6 +35,7 @@ METHOD_WORDS = {
     "gp": "plain Gaussian process: not robust, flags nothing",
     "ep": "Student-t noise by expectation propagation",
     "mcmc": "scale mixture of Gaussians by MCMC",
+    "rcgp": "robust and conjugate: readings weigh less the further they are from the median",
 }
 SWITCHES = {
     "day_first": ("--month-first", "--day-first"),

@@ -16,7 +16,7 @@ of_model = partial(typer.Option, rich_help_panel="The model")
 of_output = partial(typer.Option, rich_help_panel="Output")
 of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by")
 
-MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc"])
+MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc", "rcgp"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
 FlagNames = StrEnum("FlagNames", ["own", "qartod", "cf"])
 LARGEST_SEED = 2**32 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
@@ -21,7 +21,7 @@ TERMINATED = 128 + signal.SIGTERM
 """With this code the command ends on request, in a file of the user's as elsewhere."""
 
 app = typer.Typer(
-    help="Compare methods as the paper does: on simulated data, or on a campaign of sensor readings.",
+    help="Compare methods: on simulated data or a campaign of sensor readings, as the paper does, or on your tables.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -43,6 +43,9 @@ Quick = Annotated[bool, typer.Option("--quick", help="A small version, of about 
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write the results only, no page.")]
 
 QUICK_SIMULATED: dict[str, Any] = {"scenarios": "1,4,8", "replicates": 3, "methods": "gp,oracle,cob,rab,sparse,ep"}
+QUICK_TABLES: dict[str, Any] = {"regimes": "none,shift", "replicates": 1, "methods": "gp,oracle,cob,sparse"}
+_REGIMES = ("none", "uniform", "asymmetric", "focused", "shift", "heavy")
+"""Of biasgp.data.REGIMES, which is not imported for --help."""
 QUICK_SENSOR: dict[str, Any] = {"replicates": 1, "methods": "gp,oracle,cob,sparse", "every": 3}
 
 
@@ -130,6 +133,37 @@ def _sensor(
         _finish(sensor(out, design, execution, extend=extend), no_report)
 
 
+@app.command("tables", epilog="Example: biasgp study tables folder-of-csv-files --methods gp,oracle,sparse --out study")
+def _tables(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Folder of CSV files; the last column is the response.")],
+    out: Out,
+    regimes: Annotated[str, typer.Option(help="How they are dirtied, with commas.")] = ",".join(_REGIMES),
+    replicates: Annotated[int, typer.Option(min=1, help="Draws of each table and regime.")] = 3,
+    methods: Methods = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    timeout: Timeout = 1800.0,
+    extend: Extend = False,
+    retry_failed: Retry = False,
+    register: Plugin = None,
+    peers: Peers = False,
+    quick: Quick = False,
+    no_report: NoReport = False,
+) -> None:
+    """Real tables of yours, dirtied in six ways: every method on every table and regime."""
+    with _one_line_errors(out):
+        refuse_empty(regimes=regimes, methods=methods)
+        from biasgp.study import Execution, TablesDesign, dirty_tables
+        from biasgp.study.dirty_tables import METHODS
+
+        chosen = _chosen(context, QUICK_TABLES, METHODS)
+        design = TablesDesign(folder, _list(chosen["regimes"]), chosen["replicates"], chosen["methods"], seed)
+        execution = Execution(jobs, scheduler, time_limit(timeout), retry_failed)
+        _finish(dirty_tables(out, design, execution, extend=extend), no_report)
+
+
 @app.command("report", epilog="Example: biasgp study report study")
 def _report(folder: Annotated[Path, typer.Argument(help="Folder of a study.")]) -> None:
     """Tables, figures and the page again, from the folder's results alone."""
@@ -149,7 +183,7 @@ def _finish(results: Any, no_report: bool) -> None:
             say(f"page: {write_page(results)}")
 
 
-def _chosen(context: typer.Context, quick: dict[str, Any]) -> dict[str, Any]:
+def _chosen(context: typer.Context, quick: dict[str, Any], usual: Sequence[str] | None = None) -> dict[str, Any]:
     """All options, those of a quick study where the user has not said otherwise; methods as a list with the peers."""
     chosen = dict(context.params)
     if chosen["quick"]:
@@ -160,7 +194,7 @@ def _chosen(context: typer.Context, quick: dict[str, Any]) -> dict[str, Any]:
     if added:
         from biasgp.study.methods import BUILTIN
 
-        methods = [*(BUILTIN if methods is None else methods), *added]
+        methods = [*((usual or BUILTIN) if methods is None else methods), *added]
     return chosen | {"methods": methods}
 
 

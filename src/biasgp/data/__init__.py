@@ -1,6 +1,7 @@
-"""Seeded simulators: the paper's data sets, and an outdoor sensor campaign."""
+"""Seeded data: the paper's data sets, an outdoor sensor campaign, and real tables that are dirtied."""
 
 from biasgp.data.campaign import Campaign, Gas, campaign
+from biasgp.data.regimes import REGIMES, DirtiedTable, dirtied, read_plain_table
 from biasgp.data.simulate import (
     SCENARIOS,
     STRESSES,
@@ -14,15 +15,19 @@ from biasgp.data.simulate import (
 )
 
 __all__ = [
+    "REGIMES",
     "SCENARIOS",
     "STRESSES",
     "Campaign",
+    "DirtiedTable",
     "Gas",
     "Scenario",
     "Simulation",
     "campaign",
+    "dirtied",
     "friedman",
     "one_dimensional",
+    "read_plain_table",
     "simulate",
     "toy",
     "two_sided",

@@ -5,6 +5,7 @@ from biasgp.estimators.cleaning import clean
 from biasgp.estimators.constant_bias import ConstantBiasGP
 from biasgp.estimators.gaussian import GaussianGP
 from biasgp.estimators.random_bias import RandomBiasGP
+from biasgp.estimators.robust_conjugate import RobustConjugateGP
 from biasgp.estimators.scale_mixture import ScaleMixtureGP
 from biasgp.estimators.sparse_bias import SparseBiasGP
 from biasgp.estimators.student_t import StudentTGP
@@ -14,6 +15,7 @@ __all__ = [
     "ConstantBiasGP",
     "GaussianGP",
     "RandomBiasGP",
+    "RobustConjugateGP",
     "ScaleMixtureGP",
     "SparseBiasGP",
     "StudentTGP",
@@ -27,5 +29,6 @@ METHODS: dict[str, type[BaseGP]] = {
     "sparse": SparseBiasGP,
     "ep": StudentTGP,
     "mcmc": ScaleMixtureGP,
+    "rcgp": RobustConjugateGP,
 }
 """By their short names, as the command line and the studies call them."""

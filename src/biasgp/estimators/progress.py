@@ -14,6 +14,7 @@ from biasgp.watch import Watch
 
 LOGGER = logging.getLogger("biasgp")
 WHOLE_FITS = {"GaussianGP": 15, "ConstantBiasGP": 50, "RandomBiasGP": 140, "SparseBiasGP": 20, "StudentTGP": 80}
+WHOLE_FITS |= {"RobustConjugateGP": 12}
 """Factorisations of all readings that an exact fit usually takes, smaller ones counted by the cube of their size:
 benchmarks/command.py --counts."""
 

@@ -16,6 +16,7 @@ from biasgp.analysis.judging import NORMAL_95
 from biasgp.data import SCENARIOS
 from biasgp.inputs import GAP
 from biasgp.report.pages import visible
+from biasgp.study.beside_oracle import ORACLE, ratio_rows
 from biasgp.study.results import Results, Row
 from biasgp.study.tables import FIGURE3, Ranking, unique, values, where
 
@@ -39,6 +40,7 @@ _LOOKS = {
     "sparse@auto": ("#009E73", "d"),
     "ep": ("#D55E00", "v"),
     "mcmc": ("#CC79A7", "P"),
+    "rcgp": ("#8C564B", "h"),
 }
 _OTHERS = [("#56B4E9", "X"), ("#F0E442", "*"), ("#44546A", "p")]
 
@@ -71,7 +73,8 @@ def _panels(n: int, columns: int, size: tuple[float, float], **share: Any) -> tu
 
 def pictures(results: Results) -> Iterator[_Picture]:
     """All figures that the results allow."""
-    yield from _simulated(results) if results.kind == "simulated" else _sensor(results)
+    kinds = {"simulated": _simulated, "sensor": _sensor, "tables": _dirty_tables}
+    yield from kinds[results.kind](results)
 
 
 def _label(text: str, limit: int = MAX_NAME) -> str:
@@ -92,6 +95,25 @@ def _simulated(results: Results) -> Iterator[_Picture]:
     ordered = [str(name) for name in unique(results.rows, "method") if name in shown]
     if ordered:
         yield _fits_figure({name: shown[name] for name in ordered})
+
+
+def _dirty_tables(results: Results) -> Iterator[_Picture]:
+    """Every fit's MAE over the oracle's, one panel per regime."""
+    rows = [row for row in ratio_rows(results.rows) if row["method"] != ORACLE]
+    if not rows:
+        return
+    methods, regimes = [str(name) for name in unique(rows, "method")], unique(rows, "regime")
+    figure, axes = _panels(len(regimes), 3, (4.2, 3.0))
+    for axis, regime in zip(axes, regimes, strict=True):
+        _replicates(axis, where(rows, regime=regime), methods, "mae_ratio")
+        axis.axhline(1.0, color=BLACK, lw=0.8)
+        axis.set_title(_label(str(regime)), fontsize=9)
+    figure.suptitle("MAE of clean test readings ÷ the oracle's", fontsize=11)
+    caption = (
+        "MAE of clean test readings over that of a plain GP without the dirtied readings. Every draw of every table is "
+        "a marker, the bar is their mean; the scale is logarithmic where the values spread widely."
+    )
+    yield _Picture("mae", figure, caption)
 
 
 def _toy_figure(number: int, title: str, curve: dict[str, Any]) -> _Picture:

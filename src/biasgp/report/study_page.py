@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from biasgp.report.pages import render
 from biasgp.report.study_figures import pictures, ranking_figure
+from biasgp.study.beside_oracle import ORACLE, RANKED, split_by, summary
 from biasgp.study.results import Results, Row, write_atomically
 from biasgp.study.tables import (
     TABLE2,
@@ -43,7 +44,7 @@ def write_page(results: Results) -> Path:
     """Draw everything into the folder, `figures/` and the page, and return the page."""
     folder = results.folder / "figures"
     folder.mkdir(exist_ok=True)
-    parts = [*_about(results), *(_simulated(results) if results.kind == "simulated" else _sensor(results))]
+    parts = [*_about(results), *_PARTS[results.kind](results)]
     parts.append(("heading", "Figures"))
     parts += [_figure(picture.figure, folder, picture.name, picture.caption) for picture in pictures(results)]
     page = results.folder / "report.html"
@@ -84,7 +85,7 @@ def _about(results: Results) -> Iterable[Part]:
     yield "text", f"{len(results.rows)} rows, {len(bad)} of them not ok. {settings}."
     yield "text", f"biasgp {study['biasgp']}, {versions}; {study['machine']['cores']} cores."
     if bad:
-        identity = ("dataset", "kernel", "scenario", "response", "share", "replicate", "method")
+        identity = ("dataset", "kernel", "scenario", "regime", "response", "share", "replicate", "method")
         names = [" ".join(str(row[name]) for name in identity if name in row) for row in bad[:MAX_BAD]]
         lines = [[name, row["status"], row["message"]] for name, row in zip(names, bad, strict=False)]
         yield "claims", ResultTable("Tasks that did not end well", ["task", "status", "reason"], lines)
@@ -119,11 +120,16 @@ _FORMS = {
 }
 
 
+_LABELS = {"nlpd_dirty": "NLPD of dirty readings"}
+_RATIOS = ("mse", "mae", "crps")
+"""Measures that are never negative, so that a ratio of them says something."""
+
+
 def _ranking(folder: Path, rows: Sequence[Row], measure: str, name: str, stem: str) -> Iterable[Part]:
     found = Ranking.of(rows, measure)
     if len(found.ranks) < 2:
         return
-    title = f"{measure.upper()}, {name}: {found.blocks} data sets"
+    title = f"{_LABELS.get(measure, measure.upper())}, {name}: {found.blocks} data sets"
     yield _figure(ranking_figure(title, found), folder / "figures", f"ranking-{stem}-{measure}", title)
     yield "table", _ranking_table(rows, measure, found, title)
 
@@ -133,7 +139,7 @@ def _ranking_table(rows: Sequence[Row], measure: str, found: Ranking, title: str
     lines = []
     for rank in found.ranks:
         middle, low, high = ratio(rows, rank.method, best, measure)
-        shown = f"{middle:.3f} [{low:.3f}, {high:.3f}]" if measure == "mse" and math.isfinite(middle) else ""
+        shown = f"{middle:.3f} [{low:.3f}, {high:.3f}]" if measure in _RATIOS and math.isfinite(middle) else ""
         lines.append([rank.method, f"{rank.rank:.2f}", f"{rank.low:.2f} – {rank.high:.2f}", shown])
     note = (
         "Ranks are of methods on the same data; intervals by bootstrap over replicates within scenarios. Two mean "
@@ -151,6 +157,24 @@ def _sensor(results: Results) -> Iterable[Part]:
     for response in unique(rows, "response"):
         here = where(replaced, response=response)
         yield from _ranking(results.folder, here, "mse", str(response), str(response))
+
+
+def _dirty_tables(results: Results) -> Iterable[Part]:
+    rows = results.rows
+    yield "table", summary(rows)
+    yield (
+        "table",
+        split_by(rows, "regime", "By regime: MAE ÷ the oracle's (geometric mean); NLPD − the oracle's (median)"),
+    )
+    yield "table", split_by(rows, "dataset", "By table: the same")
+    yield "heading", "Ranking"
+    ranked = [row for row in rows if row["method"] != ORACLE]
+    for measure in RANKED:
+        yield from _ranking(results.folder, ranked, measure, "all tables and regimes", "tables")
+
+
+_PARTS = {"simulated": _simulated, "sensor": _sensor, "tables": _dirty_tables}
+"""What is said of each kind of study."""
 
 
 def _table2(rows: Sequence[Row]) -> ResultTable:

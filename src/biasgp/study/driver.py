@@ -1,4 +1,4 @@
-"""What both studies do with their tasks: claim the folder, run what is missing, write the results."""
+"""What all studies do with their tasks: claim the folder, run what is missing, write the results."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.preprocessing import MinMaxScaler
 
 from biasgp._typing import Array
+from biasgp.estimators.student_t import MAX_NU
+from biasgp.models.t_noise import StudentT
 from biasgp.study.methods import MakeEstimator, Setting, register
 
 LENGTH_SCALE_BOUNDS = (1e-2, 1e3)
@@ -88,10 +90,50 @@ class _RelevancePursuitGP:
             return posterior.mean.numpy().ravel(), posterior.variance.sqrt().numpy().ravel()
 
 
+class _BoostedStudentTGP:
+    """GPBoost's GP with Student-t noise by Laplace's approximation, as an estimator."""
+
+    def __init__(self, ard: bool) -> None:
+        self.ard = ard
+
+    def fit(self, X: Array, y: Array) -> _BoostedStudentTGP:
+        """Fit with the package's defaults, all of K, on inputs in [0, 1] and y scaled by its median and deviation."""
+        import gpboost  # type: ignore[import-not-found,unused-ignore]
+
+        self.scaler_ = MinMaxScaler().fit(X)
+        self.center_, self.scale_ = float(np.median(y)), float(np.std(y)) or 1.0
+        self.model_ = gpboost.GPModel(
+            gp_coords=self.scaler_.transform(X),
+            cov_function="gaussian_ard" if self.ard else "gaussian",
+            likelihood="t",
+            num_parallel_threads=1,
+        )
+        self.model_.fit(y=(y - self.center_) / self.scale_)
+        scale, nu = map(float, np.ravel(self.model_.get_aux_pars(format_pandas=False)))
+        self.noise_ = StudentT(scale**2, min(nu, MAX_NU))
+        return self
+
+    def _latent(self, X: Array) -> tuple[Array, Array]:
+        at = self.scaler_.transform(X)
+        found = self.model_.predict(gp_coords_pred=at, predict_var=True, predict_response=False)
+        return np.asarray(found["mu"]), np.maximum(np.asarray(found["var"]), 0.0)
+
+    def predict(self, X: Array, return_std: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation of the next reading that is no outlier, its noise as `StudentTGP` has it."""
+        mean, variance = self._latent(X)
+        return mean * self.scale_ + self.center_, np.sqrt(variance + self.noise_.core_variance) * self.scale_
+
+    def log_predictive_density(self, X: Array, y: Array) -> Array:
+        """Log density of readings: the t convolved with the Gaussian of f."""
+        z = (y - self.center_) / self.scale_
+        return np.asarray(self.noise_.tilt(z, *self._latent(X)).log_normaliser - np.log(self.scale_))
+
+
 PEERS: dict[str, tuple[str, MakeEstimator]] = {
     "sklearn": ("sklearn", _sklearn_gpr),
     "itgp": ("robustgp", lambda setting: _TrimmedGP(setting.ard)),
     "rrp": ("botorch", lambda setting: _RelevancePursuitGP(setting.n_features if setting.ard else None)),
+    "gpboost-t": ("gpboost", lambda setting: _BoostedStudentTGP(setting.ard)),
 }
 """Name in the tables, the package it needs, and the function that makes it."""
 

@@ -35,11 +35,16 @@ COLUMNS = {
         *SCORES,
         *("n_gross", "gross_found", "clean_flagged", "status", "message"),
     ),
+    "tables": (
+        *("dataset", "regime", "replicate", "method"),
+        *(name for name in SCORES if name != "mse_f"),
+        *("mae", "nlpd_dirty", "status", "message"),
+    ),
 }
 """Of results.csv, by the kind of study: those that identify a task end with its method."""
-TEXT = frozenset({"dataset", "kernel", "response", "method", "status", "message"})
+TEXT = frozenset({"dataset", "kernel", "regime", "response", "method", "status", "message"})
 INTEGERS = frozenset({"scenario", "replicate"})
-PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "distributed")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "distributed", "robustgp", "botorch", "gpboost")
 """Those whose versions are noted."""
 MAX_DETAIL = 200
 """Characters of an error from elsewhere that are shown."""
@@ -64,7 +69,7 @@ class Results:
 
     @property
     def kind(self) -> str:
-        """ "simulated" or "sensor"."""
+        """ "simulated", "sensor" or "tables"."""
         return str(self.study["kind"])
 
     def to_pandas(self) -> Any:
@@ -119,7 +124,7 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
 
     With extend it may hold a smaller study of the same kind: fewer replicates, data sets, methods ….
     """
-    path = folder / STUDY
+    path, earlier = folder / STUDY, []
     here = json.loads(json.dumps({"kind": kind, "biasgp": __version__, **configuration}))
     if path.exists():
         study = _read_study(path)
@@ -134,6 +139,7 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
             raise ConfigurationError(f"{folder} holds another study: {'; '.join(differences)}. {advice}")
         if there == here:
             return
+        earlier = [*study.get("earlier", []), {"configuration": study["configuration"], "versions": study["versions"]}]
     versions: dict[str, str | None] = {"python": platform.python_version(), **dict.fromkeys(PACKAGES)}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -145,6 +151,9 @@ def claim(folder: Path, kind: str, configuration: Mapping[str, Any], extend: boo
         "versions": versions,
         "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
     }
+    # What was run before a study was extended may have been run with other packages.
+    if any(each["versions"] != versions for each in earlier):
+        description["earlier"] = earlier
     write_atomically(path, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
 
 

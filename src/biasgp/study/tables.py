@@ -38,7 +38,7 @@ MUCH_SLOWER = 10.0
 """An order of magnitude."""
 FEWEST_REPLICATES = 3
 """From which the spread of a method is judged."""
-PLACE = ("dataset", "kernel", "scenario", "response", "share", "replicate")
+PLACE = ("dataset", "kernel", "scenario", "regime", "response", "share", "replicate")
 """The columns that say which data a row is about."""
 MISSING = "–"
 
