@@ -16,29 +16,38 @@ import numpy as np
 
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, SparseBiasGP
 from biasgp.data import Scenario, simulate, toy
-from biasgp.kernels import Exponential
+from biasgp.kernels import Exponential, Matern32
 
 IMAGES = Path(__file__).parent / "img"
 
 
 def readme() -> None:
-    """A plain GP and the sparse-bias one on the same readings, a fifth of which lie."""
-    data = simulate("1d", 8, random_state=1)
-    grid = np.linspace(-3, 3, 300)[:, None]
-    plain, sparse = GaussianGP().fit(data.X, data.y), SparseBiasGP().fit(data.X, data.y)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True)
+    """A plain GP and the sparse-bias one on the readings of a sensor that spikes, shifts and sticks."""
+    rng = np.random.default_rng(7)
+    hours = np.arange(240.0)
+    truth = 20.0 + 6.0 * np.sin(hours / 14.0) + 2.0 * np.sin(hours / 5.0)
+    y = truth + 0.8 * rng.standard_normal(len(hours))
+    spikes = rng.choice(len(hours), 14, replace=False)
+    y[spikes] += rng.choice([-1.0, 1.0], 14) * rng.uniform(6.0, 14.0, 14)
+    y[85:115] += 7.0
+    y[170:195] = y[170]
+    X = hours[:, None]
+    plain, sparse = (model.fit(X, y) for model in (GaussianGP(Matern32()), SparseBiasGP(Matern32())))
+    figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), sharey=True)
     for axis, model, title in zip(axes, (plain, sparse), ("plain GP", "biasgp.SparseBiasGP"), strict=True):
-        flagged = getattr(model, "outlier_mask_", np.zeros(len(data.y), dtype=bool))
-        mean, std = model.predict(grid, return_std=True)
-        axis.plot(data.X[~flagged], data.y[~flagged], ".", color="0.6", ms=4, label="readings")
+        flagged = getattr(model, "outlier_mask_", np.zeros(len(y), dtype=bool))
+        mean, std = model.predict(X, return_std=True)
+        for episode in getattr(model, "episodes_", ()):
+            axis.axvspan(episode.start - 0.5, episode.stop + 0.5, color="C1", alpha=0.15, lw=0)
+            axis.text((episode.start + episode.stop) / 2.0, 41.0, episode.kind, ha="center", color="0.3", fontsize=8)
+        axis.plot(hours[~flagged], y[~flagged], ".", color="0.6", ms=4, label="readings")
         if flagged.any():
-            axis.plot(data.X[flagged], data.y[flagged], "x", color="C3", ms=5, label="flagged")
-        axis.fill_between(grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color="C0", alpha=0.3, lw=0)
-        axis.plot(grid, mean, color="C0", label="estimate, 95 % band")
-        order = np.argsort(data.X_test[:, 0])
-        axis.plot(data.X_test[order], data.f_test[order], "k--", lw=1, label="truth")
-        axis.set(title=title, xlabel="x")
-        axis.legend(frameon=False, fontsize=8, loc="upper left")
+            axis.plot(hours[flagged], y[flagged], "x", color="C3", ms=4, label="flagged")
+        axis.fill_between(hours, mean - 1.96 * std, mean + 1.96 * std, color="C0", alpha=0.3, lw=0)
+        axis.plot(hours, mean, color="C0", label="estimate, 95 % band")
+        axis.plot(hours, truth, "k--", lw=1, label="truth")
+        axis.set(title=title, xlabel="hours", ylim=(-3, 44))
+        axis.legend(frameon=False, fontsize=8, loc="lower left", ncols=2)
     figure.tight_layout()
     figure.savefig(IMAGES / "readme.png", dpi=110)
 
