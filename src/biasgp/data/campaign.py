@@ -57,6 +57,15 @@ class Gas:
     Readings of a fault are outliers too. `bias` is what each reading has beyond f and its noise; where the reading has
     nothing to do with f (zero air, a stuck sensor), all of y − f. `services` are the hours at which somebody saw to the
     sensor.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> gas = campaign().no2
+    >>> [(fault.kind, fault.stop - fault.first) for fault in gas.faults]
+    [('stuck', 25), ('ramp', 60), ('shift', 30)]
+    >>> len(gas.log_book())
+    3
     """
 
     y: Array
@@ -75,7 +84,14 @@ class Gas:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Inputs (hours since the start, °C, %) and the three gases."""
+    """Inputs (hours since the start, °C, %) and the three gases.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> list(campaign().table().columns[:5])
+    ['time', 'temperature_c', 'humidity_pct', 'no_ppb', 'no_flag']
+    """
 
     X: Array
     no: Gas
@@ -100,7 +116,15 @@ class Campaign:
 
 
 def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
-    """The whole campaign, from one seed."""
+    """The whole campaign, from one seed.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> data = campaign(random_state=1)
+    >>> data.X.shape, [int(gas.is_outlier.sum()) for gas in (data.no, data.o3, data.no2)]
+    ((1400, 3), [5, 45, 120])
+    """
     rng = np.random.default_rng(random_state)
     time = np.sort(rng.choice(HOURS, N_RECORDS, replace=False)).astype(float)
     day = np.sin(2.0 * np.pi * (time - 9.0) / 24.0)

@@ -37,7 +37,14 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the user says of a table, as by the options of the command; what is left out is found from the cells."""
+    """What the user says of a table, as by the options of the command; what is left out is found from the cells.
+
+    Examples
+    --------
+    >>> from biasgp.data.table import ReadOptions
+    >>> ReadOptions(sep=";", na=("-999",), decimal="comma", day_first=True).given
+    Format(decimal=',', day_first=True, marks=())
+    """
 
     sep: str | None = None
     encoding: str | None = None
@@ -70,6 +77,18 @@ class Table:
 
     `given` is what the user said of all columns; `usual` is how a column of this name was read before, which decides
     where its cells do not. Each column is read once, when it is first asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from biasgp.data.table import ReadOptions, Table
+    >>> rows = pd.DataFrame({"time": ["2026-06-01 00:00", "2026-06-01 01:00"], "no2": ["7,5", "8,25"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows.to_csv(f"{folder}/logger.csv", sep=";", index=False)
+    ...     table = Table.read(f"{folder}/logger.csv", ReadOptions(decimal="comma"))
+    >>> table.columns, table.column("no2").numbers().tolist()
+    (['time', 'no2'], [7.5, 8.25])
     """
 
     name: str
