@@ -1,4 +1,9 @@
-"""Gaussian-process regression on measurements that contain outliers."""
+"""Gaussian-process regression on measurements that contain outliers.
+
+>>> import biasgp
+>>> biasgp.__version__.split(".")[0]
+'0'
+"""
 
 from __future__ import annotations
 

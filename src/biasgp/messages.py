@@ -1,6 +1,36 @@
 """Typed warnings and errors. Each says what happened and what the user can do about it, in text fit to print.
 
 Also what makes texts and numbers fit to print.
+
+A warning holds the Finding that it tells:
+
+>>> import warnings
+>>> import numpy as np
+>>> import biasgp
+>>> with warnings.catch_warnings(record=True) as told:
+...     warnings.simplefilter("always", biasgp.BiasGPWarning)
+...     model = biasgp.GaussianGP().fit(np.arange(20.0)[:, None], np.ones(20))
+>>> issubclass(told[0].category, biasgp.ConstantResponseWarning), told[0].message.args[0].code
+(True, 'constant')
+
+Each kind of warning belongs to one code, and can be filtered on its own:
+
+>>> from biasgp.messages import WARNINGS
+>>> for code, kind in sorted(WARNINGS.items()):
+...     print(f"{code:16} {kind.__name__}")
+ambiguous        AmbiguousOutliersWarning
+constant         ConstantResponseWarning
+hidden-outliers  HiddenOutliersWarning
+interrupted      InterruptedWarning
+jitter           JitterWarning
+mostly-clustered ClusteredOutliersWarning
+not-converged    ConvergenceWarning
+not-mixed        MixingWarning
+overflagging     OverflaggingWarning
+runaway          RunawayTuningWarning
+time-limit       TimeLimitWarning
+>>> [code for code, kind in sorted(WARNINGS.items()) if issubclass(kind, biasgp.UntrustworthyFitWarning)]
+['ambiguous', 'hidden-outliers', 'mostly-clustered', 'overflagging']
 """
 
 from __future__ import annotations
@@ -89,7 +119,16 @@ class WrongUseError(ValueError):
 
 
 class TableError(ValueError):
-    """The table cannot be used as it is; the message says why and what to do."""
+    """The table cannot be used as it is; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from biasgp.data.table import Table
+    >>> Table("log.csv", pd.DataFrame({"time": ["1", "2"], "no2": ["7.5", "8.1"]})).column("no")
+    Traceback (most recent call last):
+    biasgp.messages.TableError: log.csv has no column 'no'. Did you mean 'no2'?
+    """
 
 
 class SourceError(RuntimeError):
@@ -101,7 +140,16 @@ class FailedFitError(RuntimeError):
 
 
 class CovarianceError(ArithmeticError):
-    """The covariance matrix could not be factorised, even with jitter."""
+    """The covariance matrix could not be factorised, even with jitter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.covariance.dense import factorise
+    >>> factorise(np.array([[1.0, 2.0], [2.0, 1.0]]), noise=np.zeros(2))
+    Traceback (most recent call last):
+    biasgp.messages.CovarianceError: The covariance matrix is not positive definite, even with jitter ...
+    """
 
 
 WARNINGS: dict[str, type[BiasGPWarning]] = {

@@ -106,6 +106,18 @@ class Verdicts:
         The time of the first reading of that; NaN (NaT) where there is none.
     settled : Verdicts
         Of `Stream.push`: final verdicts on those readings, of this and of earlier calls, whose lag has passed now.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.kernels import Matern32
+    >>> t = np.arange(60.0)
+    >>> y = np.sin(t / 10) + 0.1 * np.random.default_rng(0).standard_normal(60)
+    >>> stream = GaussianGP(kernel=Matern32()).fit(t[:50, None], y[:50]).stream(lag=4)
+    >>> verdicts = stream.push(t[50:], y[50:])
+    >>> verdicts.number.tolist() == list(range(10)), verdicts.settled.number.tolist()
+    (True, [0, 1, 2, 3, 4, 5])
     """
 
     def __init__(self, values: Array, units: _Units, settled: Verdicts | None = None) -> None:
@@ -411,7 +423,25 @@ class Stream:
 
 
 def load(path: str | Path) -> Stream:
-    """The stream of a file made by `Stream.save`, which goes on where that was; a ModelFileError says what is wrong."""
+    """The stream of a file made by `Stream.save`, which goes on where that was; a ModelFileError says what is wrong.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.kernels import Matern32
+    >>> from biasgp.stream import load
+    >>> t = np.arange(60.0)
+    >>> y = np.sin(t / 10) + 0.1 * np.random.default_rng(0).standard_normal(60)
+    >>> stream = GaussianGP(kernel=Matern32()).fit(t[:50, None], y[:50]).stream(lag=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stream.save(Path(folder) / "stream.skops")
+    ...     again = load(Path(folder) / "stream.skops")
+    >>> len(again.push(t[50:], y[50:]))
+    10
+    """
     found: Stream = read_model(path, check=_check_stream).estimator
     return found
 

@@ -60,7 +60,7 @@ class _Piece(NamedTuple):
     which: Index
 
 
-class Timeline:
+class _Timeline:
     """Readings in order of time, and the gaps between them."""
 
     def __init__(self, times: Array) -> None:
@@ -105,8 +105,8 @@ class MarkovEngine:
         self.column = state_space_of(kernel, X).column
 
     @cached_property
-    def timeline(self) -> Timeline:
-        return Timeline(np.zeros(len(self.X)) if self.column is None else self.X[:, self.column])
+    def timeline(self) -> _Timeline:
+        return _Timeline(np.zeros(len(self.X)) if self.column is None else self.X[:, self.column])
 
     def covariance(self, kernel: Kernel, noise: Array) -> MarkovCovariance:
         return MarkovCovariance(self, kernel, noise)

@@ -42,7 +42,7 @@ _KNOWN_TO_THE_COMPILER = 4
 """Numbers of a state up to which the passes are compiled for just that many, which makes them several times as fast."""
 
 
-class Passes(NamedTuple):
+class _Passes(NamedTuple):
     """The passes for states of one size."""
 
     forward: Callable[..., float]
@@ -61,13 +61,13 @@ class Gaps(NamedTuple):
     Q: Array
 
 
-def passes(size: int) -> Passes:
+def passes(size: int) -> _Passes:
     """The passes for states of `size` numbers."""
     return _passes(size if size <= _KNOWN_TO_THE_COMPILER else 0)
 
 
 @cache
-def _passes(size: int) -> Passes:
+def _passes(size: int) -> _Passes:
     """The passes, compiled for states of one size; 0: of any."""
 
     @_compile
@@ -295,4 +295,4 @@ def _passes(size: int) -> Passes:
                 for i in range(s):
                     v[i] = turned[i] - (gains[t, i] * seen if t < len(gains) else 0.0)
 
-    return Passes(forward, backward, collect, collect_backward, carry)
+    return _Passes(forward, backward, collect, collect_backward, carry)

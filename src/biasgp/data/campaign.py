@@ -22,21 +22,21 @@ N_RECORDS = 1400
 HOURS = 91 * 24
 START = "2026-06-01T00:00:00"
 """Where tables of a campaign begin."""
-ZERO_AIR_RUNS = (15, 12, 10, 8)
+_ZERO_AIR_RUNS = (15, 12, 10, 8)
 """Records in each run of zero air."""
-NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
+_NO_SPIKES = (9.0, 13.0, 18.0, 26.0, 40.0)
 """Biases of NO, in ppb."""
-NO2_SPIKES = (-6.0, 5.0, 7.0, 9.0, 14.0)
-NO_NOISE, O3_NOISE, NO2_NOISE = 0.12, 1.0, 0.4
+_NO2_SPIKES = (-6.0, 5.0, 7.0, 9.0, 14.0)
+_NO_NOISE, _O3_NOISE, _NO2_NOISE = 0.12, 1.0, 0.4
 """Standard deviations, in ppb."""
-NO2_RESOLUTION = 0.01
+_NO2_RESOLUTION = 0.01
 """Of the readings of NO₂, in ppb."""
-STUCK_READINGS, DRIFT_READINGS, SHIFT_READINGS = 25, 60, 30
-DRIFT_SIZE, SHIFT_SIZE = 12.0, 10.0
+_STUCK_READINGS, _DRIFT_READINGS, _SHIFT_READINGS = 25, 60, 30
+_DRIFT_SIZE, _SHIFT_SIZE = 12.0, 10.0
 """Biases of NO₂ at the end of the drift and during the shift, in standard deviations of its noise."""
-MARGIN_SHARE = 10
+_MARGIN_SHARE = 10
 """One part in so many of the records that a fault may lie in is between it and their ends."""
-PATH_TERMS = 60
+_PATH_TERMS = 60
 """Cosines in a smooth random path; so many that it is close to Gaussian."""
 
 
@@ -57,6 +57,15 @@ class Gas:
     Readings of a fault are outliers too. `bias` is what each reading has beyond f and its noise; where the reading has
     nothing to do with f (zero air, a stuck sensor), all of y − f. `services` are the hours at which somebody saw to the
     sensor.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> gas = campaign().no2
+    >>> [(fault.kind, fault.stop - fault.first) for fault in gas.faults]
+    [('stuck', 25), ('ramp', 60), ('shift', 30)]
+    >>> len(gas.log_book())
+    3
     """
 
     y: Array
@@ -75,7 +84,14 @@ class Gas:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Inputs (hours since the start, °C, %) and the three gases."""
+    """Inputs (hours since the start, °C, %) and the three gases.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> list(campaign().table().columns[:5])
+    ['time', 'temperature_c', 'humidity_pct', 'no_ppb', 'no_flag']
+    """
 
     X: Array
     no: Gas
@@ -100,7 +116,15 @@ class Campaign:
 
 
 def campaign(*, random_state: int | np.random.Generator = 0) -> Campaign:
-    """The whole campaign, from one seed."""
+    """The whole campaign, from one seed.
+
+    Examples
+    --------
+    >>> from biasgp.data import campaign
+    >>> data = campaign(random_state=1)
+    >>> data.X.shape, [int(gas.is_outlier.sum()) for gas in (data.no, data.o3, data.no2)]
+    ((1400, 3), [5, 45, 120])
+    """
     rng = np.random.default_rng(random_state)
     time = np.sort(rng.choice(HOURS, N_RECORDS, replace=False)).astype(float)
     day = np.sin(2.0 * np.pi * (time - 9.0) / 24.0)
@@ -129,27 +153,27 @@ def _stamps(hours: Any) -> Any:
 
 def _wander(time: Array, hours: float, rng: np.random.Generator) -> Array:
     """A smooth random path of unit variance that varies over about this many hours."""
-    frequencies = rng.standard_normal(PATH_TERMS) / hours
-    phases = rng.uniform(0.0, 2.0 * np.pi, PATH_TERMS)
-    return np.asarray(np.sqrt(2.0 / PATH_TERMS) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
+    frequencies = rng.standard_normal(_PATH_TERMS) / hours
+    phases = rng.uniform(0.0, 2.0 * np.pi, _PATH_TERMS)
+    return np.asarray(np.sqrt(2.0 / _PATH_TERMS) * np.cos(np.outer(time, frequencies) + phases).sum(axis=1))
 
 
 def _spiked(f: Array, rng: np.random.Generator) -> Gas:
-    y = f + NO_NOISE * rng.standard_normal(len(f))
+    y = f + _NO_NOISE * rng.standard_normal(len(f))
     is_outlier = np.zeros(len(f), dtype=bool)
-    is_outlier[rng.choice(len(f), len(NO_SPIKES), replace=False)] = True
-    y[is_outlier] += NO_SPIKES
+    is_outlier[rng.choice(len(f), len(_NO_SPIKES), replace=False)] = True
+    y[is_outlier] += _NO_SPIKES
     bias = np.zeros(len(f))
-    bias[is_outlier] = NO_SPIKES
+    bias[is_outlier] = _NO_SPIKES
     return Gas(y, f, is_outlier, bias)
 
 
 def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
-    y = f + O3_NOISE * rng.standard_normal(len(f))
+    y = f + _O3_NOISE * rng.standard_normal(len(f))
     is_outlier = np.zeros(len(f), dtype=bool)
     # One run in each quarter of the campaign, so that runs never touch.
-    quarter = len(f) // len(ZERO_AIR_RUNS)
-    for i, length in enumerate(ZERO_AIR_RUNS):
+    quarter = len(f) // len(_ZERO_AIR_RUNS)
+    for i, length in enumerate(_ZERO_AIR_RUNS):
         start = i * quarter + int(rng.integers(10, quarter - length - 10))
         is_outlier[start : start + length] = True
     y[is_outlier] = -3.0 + 2.0 * rng.standard_normal(int(is_outlier.sum()))
@@ -159,21 +183,21 @@ def _with_zero_air(f: Array, rng: np.random.Generator) -> Gas:
 def _faulty(time: Array, f: Array, rng: np.random.Generator) -> Gas:
     """A stuck stretch, a drift and a shift, and a service after each: all in the first half, a third of it for each."""
     third = len(f) // 2 // 3
-    margin = third // MARGIN_SHARE
-    lengths = {"stuck": STUCK_READINGS, "ramp": DRIFT_READINGS, "shift": SHIFT_READINGS}
+    margin = third // _MARGIN_SHARE
+    lengths = {"stuck": _STUCK_READINGS, "ramp": _DRIFT_READINGS, "shift": _SHIFT_READINGS}
     firsts = [i * third + int(rng.integers(margin, third - n - margin)) for i, n in enumerate(lengths.values())]
     faults = tuple(_Fault(kind, first, first + lengths[kind]) for kind, first in zip(lengths, firsts, strict=True))
     stuck, drift, shift = (slice(fault.first, fault.stop) for fault in faults)
     bias = np.zeros(len(f))
     since = time[drift] - time[drift.start - 1]
-    bias[drift] = DRIFT_SIZE * NO2_NOISE * since / since[-1]
-    bias[shift] = SHIFT_SIZE * NO2_NOISE
+    bias[drift] = _DRIFT_SIZE * _NO2_NOISE * since / since[-1]
+    bias[shift] = _SHIFT_SIZE * _NO2_NOISE
     in_fault = bias != 0.0
     in_fault[stuck] = True
     is_outlier = in_fault.copy()
-    is_outlier[rng.choice(np.flatnonzero(~in_fault[: 3 * third]), len(NO2_SPIKES), replace=False)] = True
-    bias[is_outlier & ~in_fault] = rng.permutation(NO2_SPIKES)
-    y = np.round((f + bias + NO2_NOISE * rng.standard_normal(len(f))) / NO2_RESOLUTION) * NO2_RESOLUTION
+    is_outlier[rng.choice(np.flatnonzero(~in_fault[: 3 * third]), len(_NO2_SPIKES), replace=False)] = True
+    bias[is_outlier & ~in_fault] = rng.permutation(_NO2_SPIKES)
+    y = np.round((f + bias + _NO2_NOISE * rng.standard_normal(len(f))) / _NO2_RESOLUTION) * _NO2_RESOLUTION
     y[stuck] = y[stuck.start]
     bias[stuck] = y[stuck] - f[stuck]
     # A routine service a while after the first and the last fault, and the one that ended the drift.

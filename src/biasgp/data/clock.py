@@ -14,11 +14,11 @@ Instants = Callable[[Array], np.ndarray]
 """From hours since an origin to times on the clock of the table."""
 GAP = 3.0
 """Usual steps without a reading that make a gap."""
-REGULAR = 0.5
+_REGULAR = 0.5
 """Share of the steps that must be the usual one, so that there are gaps to speak of."""
-ORDERED = 0.9
+_ORDERED = 0.9
 """Share of the steps that must go the same way, so that there are jumps to speak of."""
-SUNDAY = 6
+_SUNDAY = 6
 SWITCHES = {
     3: (*range(8, 15), *range(25, 32)),
     4: range(1, 8),
@@ -27,11 +27,11 @@ SWITCHES = {
     11: range(1, 8),
 }
 """Days of the months on whose Sundays clocks are set, in Europe, America, Australia and New Zealand."""
-LATEST_HOUR = 4
+_LATEST_HOUR = 4
 """Of the day at which they are."""
 SAMPLE = 20_000
 """Steps by which the usual one is found."""
-SAME = 1e-3
+_SAME = 1e-3
 """Part of a step that counts as nothing."""
 
 
@@ -62,9 +62,9 @@ def read_clock(hours: Array, rows: np.ndarray, instants: Instants, *, zoned: boo
         return Clock()
     step = float(np.median(some))
     repeated = int(np.count_nonzero(apart == 0.0))
-    if np.mean(np.abs(some - step) <= SAME * step) < REGULAR:
+    if np.mean(np.abs(some - step) <= _SAME * step) < _REGULAR:
         return Clock(repeated=repeated, notes=tuple(_repeats(repeated)))
-    at = np.flatnonzero(apart > GAP * step * (1.0 + SAME))
+    at = np.flatnonzero(apart > GAP * step * (1.0 + _SAME))
     gaps = tuple(zip(order[at].tolist(), order[at + 1].tolist(), strict=True))
     notes = [*_repeats(repeated), *_gaps(gaps, step, instants)]
     if not zoned:
@@ -94,9 +94,9 @@ def _gaps(gaps: tuple[tuple[float, float], ...], step: float, instants: Instants
 def _jumps(hours: Array, steps: Array, rows: np.ndarray, step: float, instants: Instants) -> list[str]:
     """Where the clock goes back, or forward by an hour on a day on which clocks are set."""
     back = np.flatnonzero(steps < 0.0)
-    if len(steps) - len(back) < ORDERED * len(steps):
+    if len(steps) - len(back) < _ORDERED * len(steps):
         return []  # newest first, or in no order: nothing can be said
-    notes, near = [], SAME * max(step, 1.0)
+    notes, near = [], _SAME * max(step, 1.0)
     odd = np.flatnonzero(np.abs(steps - step) >= 1.0 - 2.0 * near)  # an hour off, or more
     beyond = steps[odd] - step
     hour_back = odd[(np.abs(beyond + 1.0) <= near) & (steps[odd] <= near)]
@@ -125,7 +125,7 @@ def _jumps(hours: Array, steps: Array, rows: np.ndarray, step: float, instants: 
 def _is_switch(instants: Instants, hour: float) -> bool:
     """Whether a time is in the small hours of a Sunday of spring or autumn."""
     moment = instants(np.array([hour]))[0].astype("datetime64[s]").item()
-    return moment.weekday() == SUNDAY and moment.day in SWITCHES.get(moment.month, ()) and moment.hour <= LATEST_HOUR
+    return moment.weekday() == _SUNDAY and moment.day in SWITCHES.get(moment.month, ()) and moment.hour <= _LATEST_HOUR
 
 
 def _shown(instants: Instants, hour: float) -> str:

@@ -32,7 +32,14 @@ _NAMED_LIKE_TIME = re.compile(r"(?:^|[^a-z])(?:date|time|datetime|timestamp|epoc
 
 @dataclass(frozen=True)
 class Format:
-    """How the cells of a column are written: the decimal mark, and whether the day comes before the month."""
+    """How the cells of a column are written: the decimal mark, and whether the day comes before the month.
+
+    Examples
+    --------
+    >>> from biasgp.data.table import Format
+    >>> Format(decimal=",", day_first=True).noted()
+    {'decimal': ',', 'day_first': True}
+    """
 
     decimal: str = ""
     day_first: bool | None = None

@@ -18,23 +18,23 @@ from biasgp.data.times import Times
 
 MIN_READINGS = 5
 """Rows that a fit needs."""
-MOST_GUESSED = 50
+_MOST_GUESSED = 50
 """Inputs that a guess may take: each has a length-scale of its own to be found."""
-VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
-CONSECUTIVE = 20_000
+_VALID_FLAGS = frozenset({"", "0", "0.0", "false", "no", "n", "ok", "valid", "good", "na", "nan", "none"})
+_CONSECUTIVE = 20_000
 """Readings in which a step is looked for, before all are."""
-COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
+_COUNTERS = frozenset({"record", "recnum", "record no", "row", "row no", "index", "id", "no", "no.", "nr", "nr.", "#"})
 """Names of columns that number the rows."""
-FLAG_NAMES = tuple(
+_FLAG_NAMES = tuple(
     form.format(word) for word in ("qc", "qartod", "flag", "flags", "quality", "qf") for form in ("{{}}_{}", "{}_{{}}")
 )
 """How a column of flags is named after the one that they are about: no_ppb_qc, flag_no_ppb."""
-QARTOD_CODES, QARTOD_BAD = frozenset({"1", "2", "3", "4", "9"}), frozenset({"3", "4"})
+_QARTOD_CODES, _QARTOD_BAD = frozenset({"1", "2", "3", "4", "9"}), frozenset({"3", "4"})
 """Flags of QARTOD, and those that say suspect or fail."""
 HOUR_NS = 3_600_000_000_000
 HOUR_MS = 3_600_000.0
 UNITS = {"c": "°C", "degc": "°C", "pct": "%", "percent": "%", "ugm3": "µg/m³", "f": "°F", "k": "K"}
-KNOWN_UNITS = frozenset(
+_KNOWN_UNITS = frozenset(
     {"ppb", "ppm", "ppt", "h", "s", "min", "mm", "cm", "m", "km", "mv", "v", "ma", "hpa", "pa", "kpa"}
 )
 
@@ -179,7 +179,7 @@ def unit_of(name: str) -> str:
     if bracketed:
         return bracketed[1]
     last = name.rsplit("_", 1)[-1].lower() if "_" in name else ""
-    return UNITS.get(last, last if last in KNOWN_UNITS else "")
+    return UNITS.get(last, last if last in _KNOWN_UNITS else "")
 
 
 def choose(
@@ -233,7 +233,7 @@ def _refuse_guess(table: Table, target: str, found: Sequence[Feature], troubles:
     if not found:
         advice = "a time or a number. Name them with --features."
         raise TableError(" ".join([f"{table.name} has no column to explain {target!r} by: {advice}", *troubles[:1]]))
-    most = min(MOST_GUESSED, len(table))
+    most = min(_MOST_GUESSED, len(table))
     if len(found) > most:
         raise TableError(
             f"{table.name} has {len(found):,} columns to explain {target!r} by, and {len(table):,} rows: too many to "
@@ -273,7 +273,7 @@ def _useless(table: Table, name: str) -> bool:
     values = table.column(name).numbers()
     there = np.isfinite(values)
     values = values if there.all() else values[there]
-    if name.lower() in COUNTERS and len(values) > 1 and bool((np.diff(values) == 1.0).all()):
+    if name.lower() in _COUNTERS and len(values) > 1 and bool((np.diff(values) == 1.0).all()):
         return True  # it says what the time says
     return name in table.nameless or len(values) < len(table) / 2 or np.ptp(values) == 0.0
 
@@ -386,7 +386,7 @@ def _clock(features: Sequence[Feature], inputs: Sequence[Array], kept: Mask) -> 
 def _flag_columns(table: Table) -> dict[str, str]:
     """Columns that are named as the flags of others, by those."""
     lowered = {name.lower(): name for name in table.columns}
-    named = ((name, form.format(name.lower())) for name in table.columns for form in FLAG_NAMES)
+    named = ((name, form.format(name.lower())) for name in table.columns for form in _FLAG_NAMES)
     return {name: lowered[flags] for name, flags in reversed(list(named)) if flags in lowered}
 
 
@@ -396,11 +396,11 @@ def _flags(table: Table, name: str) -> tuple[Mask, tuple[str, ...]]:
     words = column.cells.astype(str).str.strip().str.lower().str.removesuffix(".0")
     known = words[~column.missing]
     said = set(known.unique())
-    if said <= QARTOD_CODES and "1" in said and (len(said) > 1 or len(known) == len(words)):
+    if said <= _QARTOD_CODES and "1" in said and (len(said) > 1 or len(known) == len(words)):
         note = f"Column {name!r} was read as QARTOD flags: 3 (suspect) and 4 (fail) are flagged."
-        return np.asarray(words.isin(QARTOD_BAD).to_numpy(dtype=bool) & ~column.missing), (note,)
+        return np.asarray(words.isin(_QARTOD_BAD).to_numpy(dtype=bool) & ~column.missing), (note,)
     # Any cell that does not say no.
-    return np.asarray(~(words.isin(VALID_FLAGS).to_numpy(dtype=bool) | column.missing)), ()
+    return np.asarray(~(words.isin(_VALID_FLAGS).to_numpy(dtype=bool) | column.missing)), ()
 
 
 def _censored(table: Table, target: str, limits: str | None) -> Array | None:
@@ -423,7 +423,7 @@ def _censored(table: Table, target: str, limits: str | None) -> Array | None:
 
 def _coarse_step(y: Array, along: Array) -> float | None:
     """The step of the readings, where rounding to it counts beside their scatter."""
-    some = slice(len(y) // 2, len(y) // 2 + CONSECUTIVE) if len(y) > CONSECUTIVE else slice(None)
+    some = slice(len(y) // 2, len(y) // 2 + _CONSECUTIVE) if len(y) > _CONSECUTIVE else slice(None)
     few, order = y[some], np.argsort(along[some], kind="stable")
     step = find_resolution(few)
     if step is None or not is_coarse(step, few[order]):

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from biasgp._typing import Array, Mask
 from biasgp.kernels import Exponential, Matern32, SquaredExponential
 
-SIGNALS = {"matern32": Matern32, "squared exponential": SquaredExponential, "exponential": Exponential}
+_SIGNALS = {"matern32": Matern32, "squared exponential": SquaredExponential, "exponential": Exponential}
 TIMES = ("even", "uneven", "gaps")
-SPIKE_SIZE = 10.0
+_SPIKE_SIZE = 10.0
 """Bias of an isolated outlier, in standard deviations of the noise."""
-PEAKS, PEAK_HEIGHT, PEAK_WIDTH = 4, 3.0, 4.5
+_PEAKS, _PEAK_HEIGHT, _PEAK_WIDTH = 4, 3.0, 4.5
 """Sharp true peaks of a signal that has them: how many, how high in its standard deviations, how wide in readings."""
-MOST_AT_ONCE = 2000
+_MOST_AT_ONCE = 2000
 """Readings of a signal that are drawn at once, by the eigenvectors of their covariance."""
 MARGIN = 5
 """Readings between faults, and between a fault and the ends of the record, at least."""
-GAPS, GAP_LENGTH = 3, 40.0
+_GAPS, _GAP_LENGTH = 3, 40.0
 """Gaps in the record, and how long each is in readings."""
 
 
@@ -64,7 +64,7 @@ class FaultScenario:
         is_outlier = np.zeros(n, dtype=bool)
         single = np.flatnonzero(bias == 0.0)
         is_outlier[rng.choice(single, round(self.outliers * len(single)), replace=False)] = True
-        bias[is_outlier] = SPIKE_SIZE * self.noise
+        bias[is_outlier] = _SPIKE_SIZE * self.noise
         y = y + (bias if self.kind != "stuck" else np.where(is_outlier, bias, 0.0))
         if self.resolution:
             step = self.resolution * self.noise
@@ -150,27 +150,27 @@ def _times(kind: str, n: int, rng: np.random.Generator) -> Array:
         raise ValueError(f"times must be one of {', '.join(TIMES)}, got {kind!r}.")
     steps = rng.exponential(size=n) if kind == "uneven" else np.ones(n)
     if kind == "gaps":
-        steps[rng.choice(n, GAPS, replace=False)] += GAP_LENGTH
+        steps[rng.choice(n, _GAPS, replace=False)] += _GAP_LENGTH
     return np.asarray(np.cumsum(steps))
 
 
 def _signal(scenario: FaultScenario, t: Array, rng: np.random.Generator) -> Array:
     """A draw of unit variance, perhaps with sharp peaks."""
-    if len(t) > MOST_AT_ONCE:
+    if len(t) > _MOST_AT_ONCE:
         f = _long_signal(scenario, t, rng)
     else:
-        kernel = SIGNALS[scenario.signal](variance=1.0, length_scale=scenario.length_scale).bind(t[:, None])
+        kernel = _SIGNALS[scenario.signal](variance=1.0, length_scale=scenario.length_scale).bind(t[:, None])
         values, vectors = np.linalg.eigh(kernel(t[:, None]))
         f = vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(t)))
-    for place in rng.choice(t, PEAKS, replace=False) if scenario.peaks else ():
-        f += PEAK_HEIGHT * np.exp(-0.5 * ((t - place) / PEAK_WIDTH) ** 2)
+    for place in rng.choice(t, _PEAKS, replace=False) if scenario.peaks else ():
+        f += _PEAK_HEIGHT * np.exp(-0.5 * ((t - place) / _PEAK_WIDTH) ** 2)
     return np.asarray(f)
 
 
 def _long_signal(scenario: FaultScenario, t: Array, rng: np.random.Generator) -> Array:
     """A draw from the Matérn 3/2 kernel, reading by reading: value and slope are a Markov process."""
     if scenario.signal != "matern32":
-        raise ValueError(f"More than {MOST_AT_ONCE} readings are drawn of matern32 only, got {scenario.signal!r}.")
+        raise ValueError(f"More than {_MOST_AT_ONCE} readings are drawn of matern32 only, got {scenario.signal!r}.")
     rate = np.sqrt(3.0) / scenario.length_scale
     stationary = np.diag([1.0, rate**2])
     state, f = np.sqrt(stationary.diagonal()) * rng.standard_normal(2), np.empty(len(t))

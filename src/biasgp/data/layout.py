@@ -24,11 +24,11 @@ HEAD = 20
 LOOKED_AT = 200
 """Lines from the beginning of a file among which its header must be."""
 COMMENT = "#"
-SAME_WIDTH = 0.9
+_SAME_WIDTH = 0.9
 """Of the rows below a header that is not in the first line; the others will be refused with their line."""
-FEWEST_BELOW = 2
+_FEWEST_BELOW = 2
 """Rows that must be below such a header."""
-MOST_LEADING = 8
+_MOST_LEADING = 8
 """Rows as wide as the table that may come before its first reading: titles, names, units."""
 MOST_UNITS = 2
 """Lines under the header: units, and what kind of average each column is."""
@@ -48,7 +48,7 @@ _CAMPBELL = frozenset({"ts", "rn", "avg", "smp", "tot", "std", "min", "max", "me
 """Words for the kind of a column, and of an average."""
 _ZONES = frozenset({"utc", "gmt", "utc+0", "local", "local time", "datetime"})
 _BRACKETS = re.compile(r"\[.*\]|\(.*\)")
-LONGEST_UNIT = 30
+_LONGEST_UNIT = 30
 
 
 def is_value(cell: str) -> bool:
@@ -57,10 +57,10 @@ def is_value(cell: str) -> bool:
     return like_time(cell) or not all(math.isnan(read_number(cell, mark)) for mark in OTHER)
 
 
-def is_unit(cell: str) -> bool:
+def _is_unit(cell: str) -> bool:
     """Whether a cell reads like a unit, a kind of average, or the form of a date, as those under a header may."""
     cell = " ".join(cell.split())
-    if len(cell) > LONGEST_UNIT:
+    if len(cell) > _LONGEST_UNIT:
         return False
     return bool(
         _BRACKETS.fullmatch(cell)
@@ -210,7 +210,7 @@ def _place(records: list[tuple[int, list[str]]], mark: str, said: Said, name: st
     rows = [(i, row) for i, row in records if not row[0].lstrip().startswith(COMMENT)]
     hashed = _hashed_header(records, rows)
     rows = [*hashed, *rows]
-    if len(rows) < 1 + FEWEST_BELOW:
+    if len(rows) < 1 + _FEWEST_BELOW:
         return None
     start = _start([row for _, row in rows])
     if start is None:
@@ -251,7 +251,7 @@ def _start(rows: Sequence[list[str]]) -> int | None:
     alike, below = 0, 0
     best = None
     for i in range(len(rows) - 1, -1, -1):
-        if len(rows[i]) == width and below >= FEWEST_BELOW and alike >= SAME_WIDTH * below:
+        if len(rows[i]) == width and below >= _FEWEST_BELOW and alike >= _SAME_WIDTH * below:
             best = i if not any(map(is_value, rows[i])) else best
         alike, below = alike + (len(rows[i]) == width), below + 1
     return best
@@ -291,7 +291,7 @@ def _header_among(leading: Records, columns: frozenset[int], name: str, said: Sa
     filled = [{j for j in columns if j < len(row) and row[j].strip()} for _, row in leading]
     # What leaves cells empty that the header fills is a title, or a remark.
     doubtful = [k for k in range(h) if kinds[k] == "names" and filled[k] >= filled[h]]
-    if len(leading) > MOST_LEADING:
+    if len(leading) > _MOST_LEADING:
         return 0  # rows of text, of which the first is the header as ever
     if doubtful and said.units is True:
         return doubtful[0]
@@ -319,7 +319,7 @@ def _kind_of(row: list[str], columns: frozenset[int]) -> str:
 def reads_as_units(row: list[str], columns: frozenset[int]) -> bool:
     """Whether all cells over values that hold something read like units, and some do."""
     cells = [row[j].strip() for j in columns if j < len(row) and row[j].strip() not in ("", "-", "--")]
-    return bool(cells) and not any(map(is_value, row)) and all(map(is_unit, cells))
+    return bool(cells) and not any(map(is_value, row)) and all(map(_is_unit, cells))
 
 
 def _units_below(rows: Records, h: int, columns: frozenset[int], said: bool | None) -> tuple[int, ...]:

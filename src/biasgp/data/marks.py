@@ -10,9 +10,9 @@ from biasgp._typing import Array, Mask
 from biasgp.data.layout import CENSORED
 from biasgp.messages import TableError, clip
 
-BELOW, ABOVE = -1, 1
+_BELOW, _ABOVE = -1, 1
 """Codes of a reading that is a limit: the truth lies below it, or above."""
-CODES = frozenset(
+_CODES = frozenset(
     sign * code
     for sign in (-1.0, 1.0)
     for code in (
@@ -22,25 +22,25 @@ CODES = frozenset(
     )
 )
 """Numbers by which instruments, archives and file formats say that there is no reading."""
-FEWEST_MARKS = 3
+_FEWEST_MARKS = 3
 """Times that such a number must be there: one may be a reading, and is for the model to judge."""
 FAR = 3.0
 """How far from the other readings a mark is, at least, in their range (without the outer two per cent)."""
-FEWEST_OTHERS = 5
+_FEWEST_OTHERS = 5
 INNER = (0.01, 0.99)
 LEVELS = 3
 """Different readings that show a step, at least."""
 SAMPLE = 20_000
 """Readings by which a step is looked for, before all are."""
-COARSE = 0.2
+_COARSE = 0.2
 """A step counts where the error of rounding to it is at least this part of the scatter from reading to reading."""
-NOTHING = frozenset(
+_NOTHING = frozenset(
     {"", "0", "0.0", "none", "no", "false", "=", "n", "na", "nan", "ok", "measured", "detected", "quantified"}
 )
-LESS = frozenset(
+_LESS = frozenset(
     {"-1", "-1.0", "<", "<=", "≤", "lt", "left", "below", "bdl", "bql", "lod", "loq", "nd", "u", "non-detect"}
 )
-MORE = frozenset({"1", "1.0", "+1", ">", ">=", "≥", "gt", "right", "above", "saturated", "over", "overrange"})
+_MORE = frozenset({"1", "1.0", "+1", ">", ">=", "≥", "gt", "right", "above", "saturated", "over", "overrange"})
 
 
 def split_limits(cells: Sequence[str]) -> tuple[list[str], np.ndarray | None]:
@@ -53,7 +53,7 @@ def split_limits(cells: Sequence[str]) -> tuple[list[str], np.ndarray | None]:
         found = CENSORED.fullmatch(cells[i])
         if found:
             bare[i] = found["rest"].strip()
-            codes[i] = BELOW if found["sign"] in "<≤" else ABOVE
+            codes[i] = _BELOW if found["sign"] in "<≤" else _ABOVE
     return bare, codes
 
 
@@ -62,14 +62,14 @@ def limits_said(words: Sequence[str], missing: Mask, column: str) -> Array:
     codes = np.zeros(len(words))
     for i, word in enumerate(words):
         said = word.strip().lower()
-        if missing[i] or said in NOTHING:
+        if missing[i] or said in _NOTHING:
             continue
-        if said not in LESS | MORE:
+        if said not in _LESS | _MORE:
             raise TableError(
                 f"Column {column!r}, row {i + 1}: {clip(word)!r} does not say whether a reading is a limit. Write -1 "
                 "or < where the truth lies below it, 1 or > where above, and 0 or nothing where it is a reading."
             )
-        codes[i] = BELOW if said in LESS else ABOVE
+        codes[i] = _BELOW if said in _LESS else _ABOVE
     return codes
 
 
@@ -80,7 +80,7 @@ def find_marks(values: Array) -> tuple[float, ...]:
     while True:
         # fmin and fmax pass over NaN without a copy.
         ends = {float(np.fmin.reduce(rest)), float(np.fmax.reduce(rest))} if len(rest) else set()
-        mark = next((end for end in sorted(ends) if end in CODES and _is_mark(rest, end)), None)
+        mark = next((end for end in sorted(ends) if end in _CODES and _is_mark(rest, end)), None)
         if mark is None:
             return tuple(found)
         found.append(mark)
@@ -88,12 +88,12 @@ def find_marks(values: Array) -> tuple[float, ...]:
 
 
 def _is_mark(values: Array, mark: float) -> bool:
-    if np.count_nonzero(values == mark) < FEWEST_MARKS:
+    if np.count_nonzero(values == mark) < _FEWEST_MARKS:
         return False
     low, high = np.fmin.reduce(values), np.fmax.reduce(values)
-    there = [code for code in CODES if low <= code <= high]  # each one costs a pass over all readings
+    there = [code for code in _CODES if low <= code <= high]  # each one costs a pass over all readings
     others = values[np.isfinite(values) & ~np.isin(values, there)]
-    if len(others) < FEWEST_OTHERS:
+    if len(others) < _FEWEST_OTHERS:
         return False
     low, high = np.quantile(others[:: max(len(others) // SAMPLE, 1)], INNER)
     outside = max(low - mark, mark - high)
@@ -121,4 +121,4 @@ def find_resolution(values: Array) -> float | None:
 def is_coarse(step: float, values: Array) -> bool:
     """Whether rounding to this step is a part of the noise that counts; `values` in the order of time."""
     scatter = float(np.median(np.abs(np.diff(values, 2)))) / (0.6745 * np.sqrt(6.0))
-    return bool(step / np.sqrt(12.0) >= COARSE * scatter)
+    return bool(step / np.sqrt(12.0) >= _COARSE * scatter)

@@ -43,6 +43,14 @@ class DirtiedTable(Simulation):
     """A table's training and test readings, standardised; and the test readings dirtied as the training ones are.
 
     What f is nobody knows: `f` and `f_test` are the readings as they were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.data import DirtiedTable, dirtied
+    >>> table = dirtied(np.random.default_rng(0).normal(size=(200, 4)), "shift")
+    >>> isinstance(table, DirtiedTable), table.X.shape, table.X_test_dirty.shape
+    (True, (160, 3), (40, 3))
     """
 
     X_test_dirty: Array
@@ -54,6 +62,17 @@ def read_plain_table(path: str | Path) -> Array:
 
     ValueError, which names the file, for cells that are no numbers, lines of another length, one column, too few rows,
     or a response that does not vary.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from biasgp.data import read_plain_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "line.csv"
+    ...     _ = path.write_text("x,y\\n" + "".join(f"{i},{2 * i}\\n" for i in range(60)))
+    ...     read_plain_table(path)[-1].tolist()
+    [59.0, 118.0]
     """
     path = Path(path)
     try:
@@ -113,6 +132,14 @@ def dirtied(values: Array, regime: str, random_state: int | np.random.Generator 
     regime : {"none", "uniform", "asymmetric", "focused", "shift", "heavy"}
     random_state : int or Generator
         Of the order of the rows, and of what is dirtied and how.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.data import dirtied
+    >>> values = np.random.default_rng(0).normal(size=(200, 4))
+    >>> int(dirtied(values, "uniform").is_outlier.sum()), int(dirtied(values, "none").is_outlier.sum())
+    (16, 0)
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(map(repr, REGIMES))}, got {regime!r}.")

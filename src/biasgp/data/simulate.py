@@ -17,7 +17,15 @@ from biasgp.kernels import Exponential
 
 @dataclass(frozen=True)
 class Scenario:
-    """A share q of the readings is shifted by mu on average; sigma is the noise of all of them."""
+    """A share q of the readings is shifted by mu on average; sigma is the noise of all of them.
+
+    Examples
+    --------
+    >>> from biasgp.data import Scenario, simulate
+    >>> data = simulate("1d", Scenario(q=0.05, mu=4.0, sigma=0.2), n=1000)
+    >>> 0.03 < float(data.is_outlier.mean()) < 0.07
+    True
+    """
 
     q: float
     mu: float
@@ -31,7 +39,16 @@ SCENARIOS: dict[int, Scenario] = dict(enumerate(_SCENARIOS, start=1))
 
 @dataclass(frozen=True)
 class Simulation:
-    """Training readings with the truth about them, and test readings without outliers."""
+    """Training readings with the truth about them, and test readings without outliers.
+
+    Examples
+    --------
+    >>> from biasgp.data import simulate
+    >>> data = simulate("1d", 8)
+    >>> error = data.y - data.f
+    >>> bool(error[data.is_outlier].mean() > 4.5 > error[~data.is_outlier].max())
+    True
+    """
 
     X: Array
     y: Array
@@ -43,13 +60,29 @@ class Simulation:
 
 
 def one_dimensional(X: Array) -> Array:
-    """The paper's function of one input on [−3, 3]."""
+    """The paper's function of one input on [−3, 3].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.data import one_dimensional
+    >>> one_dimensional(np.array([[-3.0], [0.0], [3.0]])).round(3).tolist()
+    [-1.275, 1.4, 2.095]
+    """
     x = X[:, 0]
     return np.asarray(0.3 + 0.4 * x + 0.5 * np.sin(2.7 * x) + 1.1 / (1.0 + x**2))
 
 
 def friedman(X: Array) -> Array:
-    """Friedman's function of ten inputs on [0, 1], of which five matter."""
+    """Friedman's function of ten inputs on [0, 1], of which five matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.data import friedman
+    >>> friedman(np.full((1, 10), 0.5)).round(3).tolist()
+    [14.571]
+    """
     wave = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])
     return np.asarray(wave + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3] + 5.0 * X[:, 4])
 
@@ -68,7 +101,15 @@ def simulate(
     n_test: int = 1000,
     random_state: int | np.random.Generator = 0,
 ) -> Simulation:
-    """Draw the paper's data set "1d" or "friedman" under a scenario (a number from 1 to 8, or your own)."""
+    """Draw the paper's data set "1d" or "friedman" under a scenario (a number from 1 to 8, or your own).
+
+    Examples
+    --------
+    >>> from biasgp.data import simulate
+    >>> data = simulate("friedman", 3, n=50, n_test=20, random_state=1)
+    >>> data.X.shape, data.X_test.shape
+    ((50, 10), (20, 10))
+    """
     if dataset not in _DATASETS:
         raise ValueError(f"dataset must be one of {', '.join(map(repr, _DATASETS))}, got {dataset!r}.")
     if isinstance(scenario, int):
@@ -91,6 +132,13 @@ def toy(*, n: int = 500, random_state: int | np.random.Generator = 0) -> Simulat
     """The toy of the paper's Figures 1 to 3: a draw from an exponential-kernel GP and two outliers above 2.
 
     The paper prints no parameters; the noise variance is that of its Figure 3 (0.0268).
+
+    Examples
+    --------
+    >>> from biasgp.data import toy
+    >>> data = toy(n=100)
+    >>> data.y[data.is_outlier].tolist()
+    [2.3, 3.2]
     """
     rng = np.random.default_rng(random_state)
     n_test, noise = 400, np.sqrt(0.0268)
@@ -117,7 +165,16 @@ CLUSTERED = 0.1
 
 
 def two_sided(dataset: str, scenario: int, *, random_state: int | np.random.Generator = 0) -> Simulation:
-    """One of the paper's scenarios with about half of its outliers shifted down instead of up."""
+    """One of the paper's scenarios with about half of its outliers shifted down instead of up.
+
+    Examples
+    --------
+    >>> from biasgp.data import two_sided
+    >>> data = two_sided("1d", 8)
+    >>> error = (data.y - data.f)[data.is_outlier]
+    >>> bool((error > 3.0).any() and (error < -3.0).any())
+    True
+    """
     rng = np.random.default_rng(random_state)
     data = simulate(dataset, scenario, random_state=rng)
     down = data.is_outlier & (rng.random(len(data.y)) < 0.5)

@@ -26,10 +26,10 @@ from biasgp.messages import TableError, clip
 
 __all__ = ["Format", "ReadOptions", "Table", "TableError"]
 
-DECIMALS = {"point": POINT, "dot": POINT, "period": POINT, ".": POINT, "comma": COMMA, ",": COMMA}
-SHOWN_COLUMNS = 12
+_DECIMALS = {"point": POINT, "dot": POINT, "period": POINT, ".": POINT, "comma": COMMA, ",": COMMA}
+_SHOWN_COLUMNS = 12
 """Columns that a refusal lists."""
-SHOWN_FILES = 4
+_SHOWN_FILES = 4
 """Files that a remark names."""
 DIGITS = 6
 """Of the numbers in files: what is beyond says nothing, and makes files large."""
@@ -37,7 +37,14 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the user says of a table, as by the options of the command; what is left out is found from the cells."""
+    """What the user says of a table, as by the options of the command; what is left out is found from the cells.
+
+    Examples
+    --------
+    >>> from biasgp.data.table import ReadOptions
+    >>> ReadOptions(sep=";", na=("-999",), decimal="comma", day_first=True).given
+    Format(decimal=',', day_first=True, marks=())
+    """
 
     sep: str | None = None
     encoding: str | None = None
@@ -58,7 +65,7 @@ class ReadOptions:
     @property
     def given(self) -> Format:
         """What was said of how cells are written."""
-        decimal = "" if self.decimal is None else DECIMALS.get(self.decimal.strip().lower())
+        decimal = "" if self.decimal is None else _DECIMALS.get(self.decimal.strip().lower())
         if decimal is None:
             raise TableError(f"--decimal must be point or comma, got {self.decimal!r}.")
         return Format(decimal, self.day_first)
@@ -70,6 +77,18 @@ class Table:
 
     `given` is what the user said of all columns; `usual` is how a column of this name was read before, which decides
     where its cells do not. Each column is read once, when it is first asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from biasgp.data.table import ReadOptions, Table
+    >>> rows = pd.DataFrame({"time": ["2026-06-01 00:00", "2026-06-01 01:00"], "no2": ["7,5", "8,25"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows.to_csv(f"{folder}/logger.csv", sep=";", index=False)
+    ...     table = Table.read(f"{folder}/logger.csv", ReadOptions(decimal="comma"))
+    >>> table.columns, table.column("no2").numbers().tolist()
+    (['time', 'no2'], [7.5, 8.25])
     """
 
     name: str
@@ -146,8 +165,8 @@ class Table:
         close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
         if close:
             return f"Did you mean {lowered[close[0]]!r}?"
-        shown = ", ".join(repr(clip(other)) for other in self.columns[:SHOWN_COLUMNS])
-        return f"There is {shown}{' and more' if len(self.columns) > SHOWN_COLUMNS else ''}."
+        shown = ", ".join(repr(clip(other)) for other in self.columns[:_SHOWN_COLUMNS])
+        return f"There is {shown}{' and more' if len(self.columns) > _SHOWN_COLUMNS else ''}."
 
     def formats(self, names: Iterable[str]) -> dict[str, Format]:
         """How columns were read, so that other tables of the same origin are read alike."""
@@ -192,7 +211,7 @@ def _as_one(tables: Sequence[Table]) -> Table:
     ends = np.cumsum([len(table) for table in tables]).tolist()
     bounds = zip(tables, [0, *ends[:-1]], ends, strict=True)
     places = [f"{table.name} (rows {start + 1:,} to {stop:,})" for table, start, stop in bounds]
-    shown = ", ".join(places[:SHOWN_FILES]) + (" and so on" if len(places) > SHOWN_FILES else "")
+    shown = ", ".join(places[:_SHOWN_FILES]) + (" and so on" if len(places) > _SHOWN_FILES else "")
     notes = dict.fromkeys([f"{len(tables)} files as one record: {shown}.", *(n for t in tables for n in t.notes)])
     return replace(
         first,

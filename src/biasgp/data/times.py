@@ -50,14 +50,14 @@ _MONTHS = {
     for length in range(3, len(name) + 1)
 }
 """Numbers of the English months, whole or shortened to at least three letters."""
-UNIX_RANGES = {"s": (3e8, 5e9), "ms": (3e11, 5e12), "us": (3e14, 5e15), "ns": (3e17, 5e18)}
+_UNIX_RANGES = {"s": (3e8, 5e9), "ms": (3e11, 5e12), "us": (3e14, 5e15), "ns": (3e17, 5e18)}
 """Unix times from 1979 to 2128, by their unit."""
-YEAR_MONTH_DAY = (19000101, 21001231)
-FIRST_YEAR, LAST_YEAR = 1678, 2261
+_YEAR_MONTH_DAY = (19000101, 21001231)
+_FIRST_YEAR, _LAST_YEAR = 1678, 2261
 """Whole years that 64 bits of nanoseconds hold. What lies outside stands for no time: 9999-12-31, 0001-01-01."""
-FIRST_SHORT_YEAR = 70
+_FIRST_SHORT_YEAR = 70
 """Years of two digits are of 1970 to 2069."""
-LONGEST_TIME = 80
+_LONGEST_TIME = 80
 """Characters; nothing longer is a time, and no pattern is tried on it."""
 
 
@@ -82,7 +82,7 @@ def like_time(cell: str) -> bool:
     """Whether a cell looks like a time, even one that cannot be read."""
     if not cell[:1].isdigit() and ":" not in cell and not _HAS_MONTH.search(cell):
         return False  # as the pattern would say, at length
-    return len(cell) <= LONGEST_TIME and bool(_LIKE.match(cell))
+    return len(cell) <= _LONGEST_TIME and bool(_LIKE.match(cell))
 
 
 def parse_times(
@@ -132,7 +132,7 @@ def _range_note(text: Sequence[str], rows: np.ndarray, out_of_range: Mask) -> st
         return ""
     more = f" ({len(at)} such cells)" if len(at) > 1 else ""
     return (
-        f"Row {rows[at[0]] + 1}: {clip(text[at[0]])!r} lies outside {FIRST_YEAR}–{LAST_YEAR} and counts as a missing "
+        f"Row {rows[at[0]] + 1}: {clip(text[at[0]])!r} lies outside {_FIRST_YEAR}–{_LAST_YEAR} and counts as a missing "
         f"time{more}."
     )
 
@@ -146,7 +146,7 @@ def _in_nanoseconds(stamps: np.ndarray) -> tuple[np.ndarray, Mask]:
 def _in_range(stamps: np.ndarray) -> tuple[np.ndarray, Mask]:
     """Times that nanoseconds hold, in their own precision, NaT for the others; and which these are."""
     # Compared in their own precision: the year of each one takes ten times as long. NaT compares as False.
-    first, end = (np.datetime64(str(year)).astype(stamps.dtype) for year in (FIRST_YEAR, LAST_YEAR + 1))
+    first, end = (np.datetime64(str(year)).astype(stamps.dtype) for year in (_FIRST_YEAR, _LAST_YEAR + 1))
     outside = (stamps < first) | (stamps >= end)
     return np.where(outside, np.datetime64("NaT"), stamps) if outside.any() else stamps, outside
 
@@ -157,7 +157,7 @@ def _iso(text: Sequence[str]) -> _Stamps | None:
     if None in matches and not all(map(_ISO_MONTH.fullmatch, text)):
         return None
     tails = [(match["zone"] or match["short"] or "") if match else "" for match in matches]
-    outside = np.array([not str(FIRST_YEAR) <= cell[:4] <= str(LAST_YEAR) for cell in text], dtype=bool)
+    outside = np.array([not str(_FIRST_YEAR) <= cell[:4] <= str(_LAST_YEAR) for cell in text], dtype=bool)
     # A year out of range is replaced by one within, so that the rest of the cell is checked.
     near = ["2000" + cell[4:] if out else cell for cell, out in zip(text, outside.tolist(), strict=True)]
     bare = [cell.removesuffix(tail).translate(_TO_BASIC) for cell, tail in zip(near, tails, strict=True)]
@@ -171,7 +171,7 @@ def _iso(text: Sequence[str]) -> _Stamps | None:
 
 def _by_parts(text: Sequence[str], given: bool | None, usual: bool | None) -> _Stamps:
     """Times from their parts, all in the form that most cells have."""
-    short = [_WEEKDAY.sub("", cell, count=1) if len(cell) <= LONGEST_TIME else "" for cell in text]
+    short = [_WEEKDAY.sub("", cell, count=1) if len(cell) <= _LONGEST_TIME else "" for cell in text]
     found = max(
         (list(map(pattern.fullmatch, short)) for pattern in (_NUMERIC, _DAY_MONTH, _MONTH_DAY)),
         key=lambda matches: len(matches) - matches.count(None),
@@ -202,7 +202,7 @@ def _dates(years: Sequence[str], months: Sequence[str], days: Sequence[str]) -> 
     """Days from their parts; NaT where a part is missing or there is no such day."""
     year, month, day = (np.array([int(part) if part else -1 for part in parts]) for parts in (years, months, days))
     brief = np.array([len(part) <= 2 for part in years], dtype=bool) & (year >= 0)
-    year = year + brief * np.where(year < FIRST_SHORT_YEAR, 2000, 1900)
+    year = year + brief * np.where(year < _FIRST_SHORT_YEAR, 2000, 1900)
     valid = np.array([len(part) != 3 for part in years], dtype=bool) & (year >= 1) & (month >= 1) & (month <= 12)
     first = (np.where(valid, (year - 1970) * 12 + month - 1, 0)).astype("datetime64[M]")
     length = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
@@ -250,7 +250,7 @@ def _nanoseconds(seconds: Sequence[float]) -> np.ndarray:
 def parse_times_of_day(cells: Sequence[str], missing: Mask) -> Times:
     """Read a column such as 18:00 or 6.30.00 PM as times on the first of January 1970."""
     rows = np.flatnonzero(~missing)
-    text = [cells[i] if len(cells[i]) <= LONGEST_TIME else "" for i in rows.tolist()]
+    text = [cells[i] if len(cells[i]) <= _LONGEST_TIME else "" for i in rows.tolist()]
     stamps = np.full(len(cells), np.datetime64("NaT", "ns"))
     if not all(map(_DOTTED_DATE.fullmatch, text)):
         found = [_OF_DAY.fullmatch(cell) for cell in text]
@@ -262,7 +262,7 @@ def parse_times_of_day(cells: Sequence[str], missing: Mask) -> Times:
 def plain_times(stamps: np.ndarray, zone: str) -> Times:
     """Times of one form that were read at once: of UTC where the zone is "Z"."""
     values, outside = _in_range(stamps)
-    note = f"{int(outside.sum()):,} times outside {FIRST_YEAR}–{LAST_YEAR} count as missing." if outside.any() else ""
+    note = f"{int(outside.sum()):,} times outside {_FIRST_YEAR}–{_LAST_YEAR} count as missing." if outside.any() else ""
     return Times(values, np.zeros(len(values), dtype=bool), bool(zone), note=note)
 
 
@@ -274,7 +274,7 @@ def typed_times(cells: pd.Series) -> Times | None:
         offset = known.iloc[0].utcoffset() / pd.Timedelta(1, "h") if zoned and len(known) else 0.0
         naive = cells.dt.tz_convert("UTC").dt.tz_localize(None) if zoned else cells
         values, outside = _in_nanoseconds(naive.to_numpy())
-        note = f"Times outside {FIRST_YEAR}–{LAST_YEAR} count as missing." if outside.any() else ""
+        note = f"Times outside {_FIRST_YEAR}–{_LAST_YEAR} count as missing." if outside.any() else ""
         return Times(values, nothing, zoned, offset, note=note)
     stamps = _times_from_numbers(cells) if cells.dtype == np.float64 else None
     if stamps is None:
@@ -284,10 +284,10 @@ def typed_times(cells: pd.Series) -> Times | None:
 
 def _times_from_numbers(numbers: pd.Series) -> pd.Series | None:
     low, high = numbers.min(), numbers.max()
-    for unit, (lowest, highest) in UNIX_RANGES.items():
+    for unit, (lowest, highest) in _UNIX_RANGES.items():
         if lowest <= low and high <= highest:
             return pd.to_datetime(numbers, unit=unit)
-    first, last = YEAR_MONTH_DAY
+    first, last = _YEAR_MONTH_DAY
     if first <= low and high <= last and (numbers.dropna() % 1 == 0).all():
         text = numbers.map(lambda v: "" if np.isnan(v) else f"{v:.0f}")
         stamps = pd.to_datetime(text, format="%Y%m%d", errors="coerce")

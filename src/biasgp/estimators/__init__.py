@@ -1,4 +1,11 @@
-"""scikit-learn estimators: the only rooms that import sklearn.base."""
+"""scikit-learn estimators: the only rooms that import sklearn.base.
+
+>>> from biasgp.estimators import METHODS
+>>> METHODS["sparse"]().__class__.__name__
+'SparseBiasGP'
+>>> list(METHODS)
+['gp', 'cob', 'rab', 'sparse', 'ep', 'mcmc', 'rcgp']
+"""
 
 from biasgp.estimators.base import BaseGP
 from biasgp.estimators.cleaning import clean

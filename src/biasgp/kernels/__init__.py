@@ -1,4 +1,14 @@
-"""C(θ): covariance functions, one file per family. A kernel owns all that the engines of `covariance/` need of it."""
+"""C(θ): covariance functions, one file per family. A kernel owns all that the engines of `covariance/` need of it.
+
+>>> import numpy as np
+>>> from biasgp.kernels import Column, Matern32, Pullback
+>>> X = np.array([[0.0], [1.0]])
+>>> column: Column = 0
+>>> kernel = Matern32(length_scale=1.0, variance=1.0).on(column).bind(X)
+>>> gradient: Pullback = kernel.vjp(X)[1]
+>>> gradient(np.ones((2, 2))).round(3).tolist()
+[2.967, 1.062]
+"""
 
 from biasgp.kernels.base import Column, Kernel, Product, Pullback, Sum, as_kernel
 from biasgp.kernels.category import Same

@@ -30,7 +30,16 @@ Column = int | str
 
 
 class Kernel(ABC):
-    """A covariance function with positive parameters, searched on the log scale."""
+    """A covariance function with positive parameters, searched on the log scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Kernel, Linear, Matern32
+    >>> kernel = Matern32() + Linear()
+    >>> isinstance(kernel, Kernel), kernel.bind(np.arange(5.0)[:, None]).parameter_names
+    (True, ['left.variance', 'left.length_scale', 'right.variance'])
+    """
 
     @abstractmethod
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
@@ -229,7 +238,18 @@ class _Pair(Kernel):
 
 @dataclass(frozen=True)
 class Sum(_Pair):
-    """k₁ + k₂."""
+    """k₁ + k₂.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Constant, Exponential, Sum
+    >>> kernel = Sum(Exponential(length_scale=1.0, variance=2.0), Constant(variance=3.0))
+    >>> kernel(np.array([[0.0], [1.0]])).round(3).tolist()
+    [[5.0, 3.736], [3.736, 5.0]]
+    >>> kernel == kernel.left + kernel.right
+    True
+    """
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         C = self.left(X, Z)
@@ -256,7 +276,18 @@ class Sum(_Pair):
 
 @dataclass(frozen=True)
 class Product(_Pair):
-    """k₁ · k₂. Only their variances' product can be learnt, so one of the two is held at its value (1 if none)."""
+    """k₁ · k₂. Only their variances' product can be learnt, so one of the two is held at its value (1 if none).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Constant, Exponential, Product
+    >>> kernel = Product(Exponential(length_scale=1.0, variance=2.0), Constant(variance=3.0))
+    >>> kernel(np.array([[0.0], [1.0]])).round(3).tolist()
+    [[6.0, 2.207], [2.207, 6.0]]
+    >>> kernel == kernel.left * kernel.right
+    True
+    """
 
     def bind(self, X: Array, names: Sequence[str] | None = None, unit: float = 1.0) -> Self:
         left, right = self.left.bind(X, names, unit), self.right.bind(X, names)
@@ -293,7 +324,15 @@ class Product(_Pair):
 
 
 def as_kernel(kernel: object) -> Kernel:
-    """A kernel of ours as it is, one of scikit-learn's behind an adapter; anything else is refused."""
+    """A kernel of ours as it is, one of scikit-learn's behind an adapter; anything else is refused.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from biasgp.kernels import Matern32, as_kernel
+    >>> as_kernel(Matern32()), as_kernel(RBF())
+    (Matern32(), SklearnKernel(kernel=RBF(length_scale=1)))
+    """
     from biasgp.kernels.sklearn_adapter import SklearnKernel
 
     if isinstance(kernel, Kernel):

@@ -20,7 +20,15 @@ LINEAR_WEIGHT = 1e-2
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Constant(Leaf):
-    """k(x, z) = variance: an unknown level."""
+    """k(x, z) = variance: an unknown level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Constant
+    >>> Constant(variance=2.0)(np.array([[0.0], [1.0]])).tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    """
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), self._values("variance")[0])
@@ -44,6 +52,13 @@ class Linear(Leaf):
     """k(x, z) = Σⱼ varianceⱼ (xⱼ − centerⱼ)(zⱼ − centerⱼ); one variance, or one per input with `ard=True`.
 
     On a column of times, variance is per second squared, and center is in seconds since `time_columns_[...].origin`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Linear
+    >>> Linear(variance=2.0, center=(1.0,))(np.array([[0.0], [1.0], [3.0]])).tolist()
+    [[2.0, 0.0, -4.0], [0.0, 0.0, 0.0], [-4.0, 0.0, 8.0]]
     """
 
     variance: float | tuple[float, ...] | None = None  # type: ignore[assignment]

@@ -27,6 +27,14 @@ class Periodic(SquaredExponential):
 
     The squared exponential of each input laid on a circle, which is how it is computed. On columns of times, period is
     a duration, such as "24h" or a timedelta; a plain number is in seconds. Length-scales have no unit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Periodic
+    >>> kernel = Periodic(period=24.0, length_scale=1.0, variance=1.0).fix("period")
+    >>> kernel(np.array([[0.0], [12.0], [24.0]]))[0].round(3).tolist()
+    [1.0, 0.135, 1.0]
     """
 
     period: float | Duration | None = None

@@ -14,7 +14,17 @@ from biasgp.kernels.base import Column, Kernel, Pullback
 
 @dataclass(frozen=True)
 class SklearnKernel(Kernel):
-    """A scikit-learn kernel behind our protocol; parameters and bounds are its own."""
+    """A scikit-learn kernel behind our protocol; parameters and bounds are its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from biasgp.kernels import Linear, SklearnKernel
+    >>> kernel = SklearnKernel(RBF(length_scale=1.0)) + Linear(variance=1.0, center=(0.0,))
+    >>> kernel(np.array([[0.0], [1.0]])).round(3).tolist()
+    [[1.0, 0.607], [0.607, 2.0]]
+    """
 
     kernel: Any
 

@@ -30,6 +30,19 @@ class Stationary(Leaf):
     """variance · profile(D²), D² = Σⱼ ((xⱼ − zⱼ)/length_scaleⱼ)²; one length-scale, or one per input (`ard=True`).
 
     The length-scale of a column of times is a duration, such as "6h" or a timedelta; a plain number is in seconds.
+
+    Examples
+    --------
+    A kernel of your own is its profile:
+
+    >>> import numpy as np
+    >>> from biasgp.kernels import Stationary
+    >>> class Cauchy(Stationary):
+    ...     @staticmethod
+    ...     def profile(D2):
+    ...         return 1.0 / (1.0 + D2), 2.0 / (1.0 + D2) ** 2
+    >>> Cauchy(length_scale=2.0, variance=1.0)(np.array([[0.0], [2.0]])).tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
     """
 
     length_scale: float | Duration | tuple[float | Duration, ...] | None = None
@@ -153,7 +166,16 @@ def _weighted_squares(G: Array, A: Array) -> Array:
 
 
 class SquaredExponential(Stationary):
-    """exp(−D²/2): infinitely smooth."""
+    """exp(−D²/2): infinitely smooth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> kernel = SquaredExponential(length_scale=(1.0, 2.0), variance=1.0, ard=True)
+    >>> kernel(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 2.0]])).round(3).tolist()
+    [[0.607, 0.607]]
+    """
 
     @staticmethod
     def profile(D2: Array) -> tuple[Array, Array]:
@@ -163,7 +185,15 @@ class SquaredExponential(Stationary):
 
 
 class Exponential(Stationary):
-    """exp(−D): continuous, nowhere smooth; the paper's choice for sensors."""
+    """exp(−D): continuous, nowhere smooth; the paper's choice for sensors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Exponential
+    >>> Exponential(length_scale=1.0, variance=1.0)(np.array([[0.0], [1.0]]))[0].round(3).tolist()
+    [1.0, 0.368]
+    """
 
     def state_space(self, width: int) -> StateSpace | None:
         return self._matern(0, width)
@@ -178,7 +208,15 @@ class Exponential(Stationary):
 
 
 class Matern32(Stationary):
-    """(1 + r) exp(−r), r = √3 D: once differentiable."""
+    """(1 + r) exp(−r), r = √3 D: once differentiable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Matern32
+    >>> Matern32(length_scale=1.0, variance=1.0)(np.array([[0.0], [1.0]]))[0].round(3).tolist()
+    [1.0, 0.483]
+    """
 
     def state_space(self, width: int) -> StateSpace | None:
         return self._matern(1, width)
@@ -195,7 +233,15 @@ class Matern32(Stationary):
 
 
 class Matern52(Stationary):
-    """(1 + r + r²/3) exp(−r), r = √5 D: twice differentiable."""
+    """(1 + r + r²/3) exp(−r), r = √5 D: twice differentiable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import Matern52
+    >>> Matern52(length_scale=1.0, variance=1.0)(np.array([[0.0], [1.0]]))[0].round(3).tolist()
+    [1.0, 0.524]
+    """
 
     def state_space(self, width: int) -> StateSpace | None:
         return self._matern(2, width)

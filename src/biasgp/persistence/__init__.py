@@ -37,7 +37,15 @@ MAX_VERSION = 20
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A fitted estimator (or what was made of one), and what was noted beside it."""
+    """A fitted estimator (or what was made of one), and what was noted beside it.
+
+    Examples
+    --------
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.persistence import SavedModel
+    >>> SavedModel(GaussianGP(), about={"site": "roof"}).about["site"]
+    'roof'
+    """
 
     estimator: Any
     about: dict[str, Any] = field(default_factory=dict)
@@ -89,13 +97,37 @@ def load(path: str | Path) -> BaseGP:
 
     Examples
     --------
-    See `save`.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import biasgp
+    >>> X = np.arange(20.0)[:, None]
+    >>> model = biasgp.GaussianGP().fit(X, np.sin(X[:, 0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     biasgp.save(model, Path(folder) / "model.skops")
+    ...     again = biasgp.load(Path(folder) / "model.skops")
+    >>> type(again).__name__
+    'GaussianGP'
     """
     return load_model(path)
 
 
 def save_model(path: str | Path, estimator: Any, about: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator, with notes that JSON can hold."""
+    """Write a fitted estimator, with notes that JSON can hold.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.persistence import read_model, save_model
+    >>> X = np.arange(20.0)[:, None]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(Path(folder) / "model.skops", GaussianGP().fit(X, np.sin(X[:, 0])), about={"site": "roof"})
+    ...     read_model(Path(folder) / "model.skops").about
+    {'site': 'roof'}
+    """
     skops_io = _skops_io()
     if getattr(estimator, "_index", None) is not None:  # of pandas, which no model file may hold
         estimator = copy(estimator)
@@ -111,7 +143,22 @@ def save_model(path: str | Path, estimator: Any, about: Mapping[str, Any] | None
 
 
 def load_model(path: str | Path, *, trusted: Iterable[str] = ()) -> BaseGP:
-    """The estimator of a file made by `save_model`; `trusted` names foreign types that it may hold as well."""
+    """The estimator of a file made by `save_model`; `trusted` names foreign types that it may hold as well.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.persistence import load_model, save_model
+    >>> X = np.arange(20.0)[:, None]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(Path(folder) / "model.skops", GaussianGP().fit(X, np.sin(X[:, 0])))
+    ...     model = load_model(Path(folder) / "model.skops")
+    >>> model.predict([[1.5]]).shape
+    (1,)
+    """
     found: BaseGP = read_model(path, trusted=trusted).estimator
     return found
 
@@ -138,6 +185,20 @@ def read_model(
     """The estimator and its notes. Whatever is wrong with the file is a ModelFileError of one line.
 
     `check` refuses what was loaded with such an error; another one is for files that hold something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.persistence import read_model, save_model
+    >>> X = np.arange(20.0)[:, None]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(Path(folder) / "model.skops", GaussianGP().fit(X, np.sin(X[:, 0])), about={"unit": "ppb"})
+    ...     saved = read_model(Path(folder) / "model.skops")
+    >>> type(saved.estimator).__name__, saved.about
+    ('GaussianGP', {'unit': 'ppb'})
     """
     try:
         data = Path(path).read_bytes()

@@ -60,7 +60,15 @@ MOVED = {
 
 
 class ModelFileError(ValueError):
-    """The file is not a model that can be loaded; the message says why and what to do."""
+    """The file is not a model that can be loaded; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import biasgp
+    >>> biasgp.load("nowhere.skops")
+    Traceback (most recent call last):
+    biasgp.persistence.archive.ModelFileError: There is no file 'nowhere.skops'. `biasgp fit` writes one, model.skops.
+    """
 
 
 def check_entries(archive: zipfile.ZipFile, size: int) -> None:

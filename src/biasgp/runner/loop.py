@@ -36,6 +36,17 @@ def run(tasks: Iterable[Task], function: Function, store: Store, execution: Exec
         Receives each outcome as soon as the task has ended.
     execution : Execution
         Workers, time limit and progress.
+
+    Examples
+    --------
+    >>> import math
+    >>> import tempfile
+    >>> from biasgp.runner import Execution, Store, Task, run
+    >>> tasks = [Task(f"root/{n}", n) for n in (4, -1)]
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/tasks.jsonl") as store:
+    ...     found = run(tasks, math.sqrt, store, Execution(progress=False))
+    >>> {key: outcome.status for key, outcome in found.items()}
+    {'root/4': 'ok', 'root/-1': 'failed'}
     """
     execution.check()
     every: dict[str, Task] = {}

@@ -12,7 +12,15 @@ from biasgp.staging import lock
 
 
 class StoreError(RuntimeError):
-    """The file of finished tasks cannot be used; the message says why."""
+    """The file of finished tasks cannot be used; the message says why.
+
+    Examples
+    --------
+    >>> from biasgp.runner import Outcome, Store
+    >>> Store("tasks.jsonl").add(Outcome("a", "ok"))
+    Traceback (most recent call last):
+    biasgp.runner.store.StoreError: tasks.jsonl is not open.
+    """
 
 
 class Store:
@@ -20,6 +28,17 @@ class Store:
 
     A line that was cut off in the middle by a crash is dropped on opening, and its task is run again. Where a key
     occurs twice (a failed task that was tried again) the later line holds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from biasgp.runner import Outcome, Store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Store(f"{folder}/tasks.jsonl") as store:
+    ...         store.add(Outcome("a", "ok", 1.5))
+    ...     with Store(f"{folder}/tasks.jsonl") as store:
+    ...         store.outcomes["a"].value
+    1.5
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -20,7 +20,14 @@ Function = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work: a key that is the same in every run, and what the function is called with."""
+    """One piece of work: a key that is the same in every run, and what the function is called with.
+
+    Examples
+    --------
+    >>> from biasgp.runner import Task
+    >>> [Task(f"square/{n}", n).key for n in (1, 2)]
+    ['square/1', 'square/2']
+    """
 
     key: str
     payload: Any
@@ -28,7 +35,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a task ended: status "ok" with its value, or "failed" or "timeout" with the reason."""
+    """How a task ended: status "ok" with its value, or "failed" or "timeout" with the reason.
+
+    Examples
+    --------
+    >>> from biasgp.runner import Outcome
+    >>> Outcome.failed("square/2", ValueError("no number")).message
+    'ValueError: no number'
+    >>> Outcome.of_line(Outcome("square/1", "ok", 1.0).line()).value
+    1.0
+    """
 
     key: str
     status: str
@@ -62,7 +78,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Execution:
-    """How tasks are run. None of it changes their results."""
+    """How tasks are run. None of it changes their results.
+
+    Examples
+    --------
+    >>> from biasgp.runner import Execution
+    >>> Execution(jobs=4, timeout=60.0).check()
+    >>> Execution(jobs=0).check()
+    Traceback (most recent call last):
+    ValueError: jobs must be 1 or more, got 0.
+    """
 
     jobs: int = 1
     """Worker processes on this machine; 1 is this process itself."""

@@ -32,7 +32,14 @@ SEED_BYTES = 4
 
 @dataclass(frozen=True)
 class TablesDesign:
-    """What the study compares, and on which tables."""
+    """What the study compares, and on which tables.
+
+    Examples
+    --------
+    >>> from biasgp.study import TablesDesign
+    >>> TablesDesign("folder", replicates=1).regimes
+    ('none', 'uniform', 'asymmetric', 'focused', 'shift', 'heavy')
+    """
 
     folder: str | Path
     """Its CSV files without missing numbers: the last column is the response, a line of names may come first."""
@@ -77,6 +84,21 @@ def dirty_tables(
         As for `simulated`.
     design : TablesDesign
         Tables, regimes and methods.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from biasgp.study import Execution, TablesDesign, dirty_tables
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tables, out = Path(folder) / "tables", Path(folder) / "out"
+    ...     tables.mkdir()
+    ...     np.savetxt(tables / "noise.csv", np.random.default_rng(0).normal(size=(70, 3)), delimiter=",")
+    ...     design = TablesDesign(tables, regimes=("none",), replicates=1, methods=("gp", "oracle"))
+    ...     found = dirty_tables(out, design, Execution(progress=False))
+    >>> {row["status"] for row in found.rows}
+    {'ok'}
     """
     if design.replicates < 1 or design.seed < 0:
         raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {design.replicates} and {design.seed}.")

@@ -30,7 +30,15 @@ PAPERS_NOISE = {"ep": {"noise": "scale"}, "mcmc": {"noise": "scale"}}
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method is asked to work with."""
+    """What a method is asked to work with.
+
+    Examples
+    --------
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.study import Setting
+    >>> Setting(SquaredExponential(ard=True), n_features=10, n_readings=300, seed=0).ard
+    True
+    """
 
     kernel: Kernel
     """The covariance of the study, as our own estimators take it."""
@@ -76,6 +84,19 @@ def register(name: str, make_estimator: MakeEstimator, *, knows_outliers: bool =
         log_predictive_density(X, y), diagnosis_. It may be defined in a script or a notebook.
     knows_outliers : bool
         Fit it without the true outliers, as the oracle is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.kernels import Matern32
+    >>> from biasgp.study import Execution, SimulatedDesign, register, simulated
+    >>> register("matern", lambda setting: GaussianGP(Matern32(ard=setting.ard)))
+    >>> small = SimulatedDesign(("friedman",), scenarios=(4,), replicates=1, methods=("gp", "matern"), n=30, n_test=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = simulated(folder, small, Execution(progress=False))
+    >>> [(row["method"], row["status"]) for row in found.rows]
+    [('gp', 'ok'), ('matern', 'ok')]
     """
     if not NAME.fullmatch(name):
         raise ValueError(f"A method's name is made of letters, digits and -_.+, got {name!r}.")

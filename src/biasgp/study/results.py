@@ -55,12 +55,33 @@ Row = dict[str, Any]
 
 
 class ConfigurationError(ValueError):
-    """A folder holds the results of another study; the message names the difference."""
+    """A folder holds the results of another study; the message names the difference.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> from biasgp.study import Execution, SimulatedDesign, simulated
+    >>> small = SimulatedDesign(datasets=("friedman",), scenarios=(1,), replicates=1, methods=("gp",), n=30, n_test=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = simulated(folder, small, Execution(progress=False))
+    ...     simulated(folder, replace(small, n=40))
+    Traceback (most recent call last):
+    biasgp.study.results.ConfigurationError: ... holds another study: n: 30 there, 40 here. Choose another folder...
+    """
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study: one row per task, and the curves of its figures."""
+    """The results of a study: one row per task, and the curves of its figures.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from biasgp.study import Results
+    >>> Results(Path("roof"), {"kind": "sensor"}, [{"method": "gp", "mse": 0.5}], {}).to_pandas()["mse"].tolist()
+    [0.5]
+    """
 
     folder: Path
     study: dict[str, Any]
@@ -80,7 +101,18 @@ class Results:
 
 
 def load(folder: str | Path) -> Results:
-    """A study's results from its folder alone; ValueError for a file that is not what a study writes."""
+    """A study's results from its folder alone; ValueError for a file that is not what a study writes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from biasgp.study import Execution, SimulatedDesign, load, simulated
+    >>> small = SimulatedDesign(datasets=("friedman",), scenarios=(1,), replicates=1, methods=("gp",), n=30, n_test=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = simulated(folder, small, Execution(progress=False))
+    ...     load(folder).rows == found.rows
+    True
+    """
     folder = Path(folder)
     if not (folder / STUDY).exists():
         raise FileNotFoundError(f"{folder} has no {STUDY}: it is not the folder of a study.")

@@ -61,7 +61,15 @@ class _SensorReadings:
 
 @dataclass(frozen=True)
 class SensorDesign:
-    """What the study compares, and on which data; as the paper has it when left out."""
+    """What the study compares, and on which data; as the paper has it when left out.
+
+    Examples
+    --------
+    >>> from biasgp.study import SensorDesign
+    >>> design = SensorDesign(responses=("o3_ppb",), shares=(0.1,), every=10)
+    >>> design.flag_columns, len(design.readings()["o3_ppb"].y)
+    (('o3_flag',), 182)
+    """
 
     data: str | Path | None = None
     """A CSV; the built-in simulated campaign when left out."""
@@ -154,6 +162,16 @@ def sensor(
         As for `simulated`.
     design : SensorDesign
         Data and methods.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from biasgp.study import Execution, SensorDesign, sensor
+    >>> small = SensorDesign(responses=("o3_ppb",), shares=(0.1,), every=20, replicates=1, methods=("gp",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = sensor(folder, small, Execution(progress=False))
+    >>> {row["status"] for row in found.rows}
+    {'ok'}
     """
     methods = find_all(METHODS if design.methods is None else design.methods)
     data = design.readings()

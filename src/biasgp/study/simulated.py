@@ -37,7 +37,14 @@ TOYS: dict[str, MakeEstimator] = {
 
 @dataclass(frozen=True)
 class SimulatedDesign:
-    """What the study compares, and on which data; as the paper has it when left out."""
+    """What the study compares, and on which data; as the paper has it when left out.
+
+    Examples
+    --------
+    >>> from biasgp.study import SimulatedDesign
+    >>> SimulatedDesign(datasets=("1d",), replicates=2, methods=("gp", "sparse")).scenarios
+    (1, 2, 3, 4, 5, 6, 7, 8)
+    """
 
     datasets: Sequence[str] = DATASETS
     """"1d", "friedman"."""
@@ -75,6 +82,16 @@ def simulated(
         Workers, a time limit for each fit, and whether failed fits are tried again.
     extend : bool
         Allow the folder to hold a smaller study, and add to it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from biasgp.study import Execution, SimulatedDesign, simulated
+    >>> small = SimulatedDesign(datasets=("friedman",), scenarios=(4,), replicates=1, methods=("gp",), n=30, n_test=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = simulated(folder, small, Execution(progress=False))
+    >>> [(row["scenario"], row["method"], row["status"]) for row in found.rows]
+    [(4, 'gp', 'ok')]
     """
     if design.replicates < 1 or design.seed < 0:
         raise ValueError(f"replicates must be 1 or more and seed 0 or more, got {design.replicates} and {design.seed}.")

@@ -45,6 +45,19 @@ def fit(
     """The whole recipe. Readings beyond the fence are moved to it for the fit; their biases are not.
 
     With an ordering of the readings, biases that last are looked for as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.models.problem import Problem
+    >>> from biasgp.models.sparse import fit
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.05 * np.cos(40.0 * X[:, 0])
+    >>> y[[7, 20]] += 4.0
+    >>> found = fit(Problem(X, y, SquaredExponential().bind(X), np.zeros(30)), 200, np.random.default_rng(0))
+    >>> np.flatnonzero(found.probability > 0.5).tolist()
+    [7, 20]
     """
     told = _Told(problem, ordering, recipe.fence)
     problem = told.problem
@@ -99,6 +112,22 @@ def refit(
     Labels move to where the verdicts lead, then parameters and episodes; where no label moves, nothing does. It is a
     fit from the beginning where other readings than before are left out as those of a stuck sensor. Among many readings
     an episode with a good reading is given up, and no others are looked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.models.problem import Problem
+    >>> from biasgp.models.sparse import fit, refit
+    >>> from dataclasses import replace
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.05 * np.cos(40.0 * X[:, 0])
+    >>> y[[7, 20]] += 4.0
+    >>> problem, rng = Problem(X, y, SquaredExponential().bind(X), np.zeros(30)), np.random.default_rng(0)
+    >>> bad = np.where(np.arange(30) == 3, 1.0, np.nan)
+    >>> found = refit(fit(problem, 200, rng), replace(problem, verdict=bad), 200, rng)
+    >>> np.flatnonzero(found.probability > 0.5).tolist()
+    [3, 7, 20]
     """
     told, known = _Told(problem, ordering, RECIPE.fence), before.known
     if not strategy.exact:

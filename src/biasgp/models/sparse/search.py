@@ -127,6 +127,19 @@ class SparseBiasFit(FitResult):
 
     `slab` is that of the search, `groups` are the kinds of outlier for predictions. `log_evidence` is log p(y, labels);
     `leave_one_out` is Σ log p(yᵢ | the others).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.models.problem import Problem
+    >>> from biasgp.models.sparse import SparseBiasFit, fit
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.05 * np.cos(40.0 * X[:, 0])
+    >>> y[[7, 20]] += 4.0
+    >>> found = fit(Problem(X, y, SquaredExponential().bind(X), np.zeros(30)), 200, np.random.default_rng(0))
+    >>> isinstance(found, SparseBiasFit), found.bias[[7, 20]].round().tolist()
+    (True, [4.0, 4.0])
     """
 
     labels: Labels

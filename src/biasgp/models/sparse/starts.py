@@ -503,7 +503,16 @@ def _carried_over(search: Search, few: Search, state: State, rows: NDArray[np.in
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which starts are tried, in this order: on few readings, as readings are added, and with all of them."""
+    """Which starts are tried, in this order: on few readings, as readings are added, and with all of them.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from biasgp.models.sparse import Recipe
+    >>> quick = replace(Recipe(), with_all=(), second_look=None)
+    >>> len(quick.with_all) < len(Recipe().with_all)
+    True
+    """
 
     begin: ConstantBias = ConstantBias()
     on_few: tuple[Start, ...] = (PlainResiduals(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
