@@ -2,8 +2,8 @@
 A live stream
 =============
 
-A fitted model goes on: ``model.stream()`` takes one reading after the other, with constant time and memory for each. The
-first reading of a fault looks like an outlier; the verdict is revised as others follow, until it is settled.
+A fitted model goes on: ``model.stream()`` takes one reading after the other, with constant time and memory for each.
+The first reading of a fault looks like an outlier; the verdict is revised as others follow, until it is settled.
 """
 
 import matplotlib.pyplot as plt

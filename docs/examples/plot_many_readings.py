@@ -3,8 +3,8 @@ Towards a million readings
 ==========================
 
 A Matérn kernel of time is a finite state, so that the exact Gaussian process costs as much per reading for a million of
-them as for a thousand. Here are 100,000, so that this page is built in seconds; :doc:`/large-data` has the figures for a
-million. It takes numba (the extra ``large``), which compiles at its first use.
+them as for a thousand. Here are 100,000, so that this page is built in seconds; :doc:`/large-data` has the figures for
+a million. It takes numba (the extra ``large``), which compiles at its first use.
 """
 
 import time
