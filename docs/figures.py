@@ -17,6 +17,7 @@ import numpy as np
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, SparseBiasGP
 from biasgp.data import Scenario, simulate, toy
 from biasgp.kernels import Exponential, Matern32
+from biasgp.palette import AMBER, INK, SKY
 
 IMAGES = Path(__file__).parent / "img"
 
@@ -88,9 +89,53 @@ def over_smooth() -> None:
     figure.savefig(IMAGES / "constant-bias.png", dpi=110)
 
 
+QUESTIONS = (
+    ("Can readings\nbe wrong?", "no", "GaussianGP", "the plain GP"),
+    ("Heavy tails everywhere,\nno readings that stand apart?", "yes", "RandomBiasGP", "Student-t noise"),
+    ("Must it be as fast as possible,\nand a small offset is no harm?", "yes", "ConstantBiasGP", "an L1 penalty"),
+)
+OPTIONS = (
+    ("faults last", "order="),
+    ("several sensors", "Same(), reference="),
+    ("true peaks", 'response="auto"'),
+    ("known noise", "noise_variance="),
+    ("below a limit", "censored="),
+    ("you know better", "verdict="),
+)
+
+
+def which_model() -> None:
+    """The guide's decision picture: three questions down the left, an estimator to the right of each."""
+    figure, axis = plt.subplots(figsize=(9.0, 6.4))
+    axis.set(xlim=(0.0, 9.0), ylim=(0.0, 6.4))
+    axis.axis("off")
+    asked = {"boxstyle": "round,pad=0.5", "fc": "white", "ec": INK}
+    taken = {"boxstyle": "round,pad=0.5", "fc": SKY, "ec": INK, "alpha": 0.6}
+    arrow = {"arrowstyle": "->", "color": INK, "lw": 1.3}
+    for row, (question, answer, name, what) in enumerate(QUESTIONS):
+        y = 5.9 - 1.3 * row
+        axis.text(2.2, y, question, ha="center", va="center", bbox=asked)
+        axis.annotate("", (5.7, y), (3.7, y), arrowprops=arrow)
+        axis.text(4.7, y + 0.1, answer, ha="center", va="bottom", style="italic")
+        axis.text(6.8, y, f"{name}\n{what}", ha="center", va="center", bbox=taken)
+        axis.annotate("", (2.2, y - 0.95), (2.2, y - 0.4), arrowprops=arrow)
+        axis.text(2.3, y - 0.65, "yes" if answer == "no" else "no", va="center", style="italic")
+    best = taken | {"fc": AMBER}
+    axis.text(2.2, 2.0, "SparseBiasGP\nmost biases are zero", ha="center", va="center", weight="bold", bbox=best)
+    axis.text(4.3, 2.0, "begin here, and say what you know:", va="center")
+    for number, (known, option) in enumerate(OPTIONS):
+        x, y = 1.5 + 3.0 * (number % 3), 1.15 - 0.75 * (number // 3)
+        axis.text(x, y, f"{known}\n{option}", ha="center", va="center", fontsize=9, bbox=asked)
+    figure.tight_layout()
+    # Neither a date nor random identifiers: the same picture is the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "biasgp"}):
+        figure.savefig(IMAGES / "which-model.svg", metadata={"Date": None})
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", BiasGPWarning)
     IMAGES.mkdir(exist_ok=True)
     readme()
     slab_mean()
     over_smooth()
+    which_model()
