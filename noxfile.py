@@ -41,7 +41,7 @@ def lowest(session: nox.Session) -> None:
     _pytest(session, *OLD_LIBRARIES)
 
 
-@nox.session(python=PYTHONS[::-1][1])
+@nox.session(python=PYTHONS[-2])
 def newest(session: nox.Session) -> None:
     """With the newest versions that there are."""
     session.install("--upgrade", ".[all,test]")

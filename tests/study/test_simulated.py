@@ -87,6 +87,8 @@ def test_with_one_input_the_kernels_are_one(tmp_path, tiny, median, monkeypatch)
     ]
 
 
+# The alarm may ring in a callback of the garbage collector, which swallows it; it rings again.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_failures_and_time_limits_are_rows(tmp_path, tiny, registered, median):
     def fails(setting):
         raise RuntimeError("not today")
@@ -97,16 +99,16 @@ def test_failures_and_time_limits_are_rows(tmp_path, tiny, registered, median):
     registered("fails", fails)
     registered("hangs", hangs)
     design = SimulatedDesign(methods=["fails", "hangs", median], **tiny | {"scenarios": [1], "replicates": 1})
-    results = study.simulated(tmp_path, design, Execution(timeout=0.5, progress=False))
+    results = study.simulated(tmp_path, design, Execution(timeout=1.0, progress=False))
     ends = {row["method"]: (row["status"], row["message"]) for row in results.rows}
     assert ends == {
         "fails": ("failed", "RuntimeError: not today"),
-        "hangs": ("timeout", "stopped after 0.5 s"),
+        "hangs": ("timeout", "stopped after 1 s"),
         "median": ("ok", ""),
     }
     assert np.isnan(results.rows[0]["mse"])
     registered("fails", lambda setting: __import__("biasgp").GaussianGP())
-    again = study.simulated(tmp_path, design, Execution(timeout=0.5, retry_failed=True, progress=False))
+    again = study.simulated(tmp_path, design, Execution(timeout=1.0, retry_failed=True, progress=False))
     assert [row["status"] for row in again.rows] == ["ok", "timeout", "ok"]
 
 
