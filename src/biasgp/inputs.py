@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from scipy.stats import rankdata
 
 from biasgp._typing import Array
 
@@ -75,14 +76,15 @@ def stretches_of_rows(X: Array, y: Array, size: int) -> NDArray[np.intp] | None:
 
 def _serial_column(X: Array, y: Array) -> int | None:
     """The column along which neighbours' y differ least, by ranks; None where no column is much better than chance."""
-    rank = np.argsort(np.argsort(y)).astype(float)
+    rank = rankdata(y)  # equal readings have equal ranks
     shuffled = rank[np.random.default_rng(0).permutation(len(y))]
-    by_chance = float(np.median(np.abs(rank - shuffled)))
+    # Means, not medians: ranks are bounded, and the median of differences most of which are 0 is 0 along any column.
+    by_chance = float(np.mean(np.abs(rank - shuffled)))
     steps = np.full(X.shape[1], np.inf)
     for j in range(X.shape[1]):
         # In a column of few distinct values nobody has a neighbour.
         if len(np.unique(X[:, j])) > _DISTINCT * len(X):
-            steps[j] = np.median(np.abs(np.diff(rank[np.argsort(X[:, j], kind="stable")])))
+            steps[j] = np.mean(np.abs(np.diff(rank[np.argsort(X[:, j], kind="stable")])))
     best = int(np.argmin(steps))
     return best if steps[best] < _ALIKE * by_chance else None
 

@@ -20,6 +20,7 @@ import biasgp
 from biasgp.cli.commands import app
 from biasgp.cli.console import _plain_errors
 from biasgp.cli.fleet import LOCK
+from biasgp.cli.output import new_file, new_folder
 from biasgp.cli.requests import as_exceptions
 from biasgp.runner import Store
 from biasgp.staging import lock, stage
@@ -258,3 +259,11 @@ def test_a_run_that_dies_while_it_replaces_leaves_each_file_old_or_new_the_last_
     found = [(tmp_path / "out" / name).read_text() for name in names]
     assert found == ["new"] * moved + ["old"] * (4 - moved)
     assert (tmp_path / "out" / "another").read_text() == "old"
+
+
+@pytest.mark.parametrize("new", [new_folder, new_file])
+def test_nothing_is_written_after_a_request_whose_exception_was_lost(tmp_path, monkeypatch, new):
+    monkeypatch.setattr("biasgp.cli.output.received", [signal.SIGTERM])
+    with pytest.raises(SystemExit, match="143"), new(tmp_path / "out", force=False) as stage:
+        (stage / "summary.json" if stage.is_dir() else stage).write_text("{}")
+    assert list(tmp_path.iterdir()) == []

@@ -117,5 +117,7 @@ def test_stretches_lie_along_the_column_in_which_neighbours_are_alike(size):
 def test_there_are_no_stretches_where_neighbours_differ_as_much_as_any_two():
     X, y = hourly_readings()
     assert stretches_of_rows(X[:, :1], y, 200) is None
+    # Nor where most readings are equal: they are alike along any column.
+    assert stretches_of_rows(X, np.where(np.arange(len(y)) % 3 == 0, y, 0.0), 200) is None
     # Nor along a column of few distinct values, where none is next to another.
     assert stretches_of_rows(np.round(X[:, 1:] / 20.0), y, 200) is None

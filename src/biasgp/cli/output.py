@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from biasgp import staging
+from biasgp.cli import received
 from biasgp.messages import WrongUseError
 
 
@@ -32,6 +33,7 @@ def new_folder(out: Path, *, force: bool) -> Iterator[Path]:
             for path in stage.iterdir():  # have the disk confirm each; a full one may say so only now
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
+            _heed_requests()
             with _uninterrupted():
                 if target.exists():
                     for path in sorted(stage.iterdir()):
@@ -53,6 +55,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
         _refuse_file(path, force)
         stage = folder / f"file{path.suffix}"  # which says in what form it is to be written
         yield stage
+        _heed_requests()
         with _uninterrupted():
             stage.replace(path)
 
@@ -99,6 +102,12 @@ def _make_parents(folder: Path) -> list[Path]:
 def _unwritable(folder: Path, error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"Nothing can be written in {str(folder)!r} ({reason}). Choose another place with --out."
+
+
+def _heed_requests() -> None:
+    """End here, with nothing left behind, if the exception of an earlier request to stop was lost in an import."""
+    if received:
+        raise SystemExit(128 + received[-1])
 
 
 @contextmanager

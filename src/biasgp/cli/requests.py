@@ -21,12 +21,14 @@ def as_exceptions() -> Iterator[Callable[[], int]]:
     """Inside, a request is a KeyboardInterrupt or a SystemExit; the function tells which, or 0.
 
     Python drops an exception, and shows its traceback, where it finds nobody to give it to (in callbacks, as imports
-    have many); then the request is made again. Compiled modules may turn one into an ImportError.
+    have many); then the request is made again. Compiled modules may turn one into an ImportError, which is taken for a
+    missing extra: `received` keeps the request, and nothing is written after it (`output.py`).
     """
     if threading.current_thread() is not threading.main_thread():
         yield int
         return
     requests: list[int] = []
+    received.clear()
     repeats: list[threading.Timer] = []
 
     def ask(number: int, _: FrameType | None) -> None:
