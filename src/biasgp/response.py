@@ -291,6 +291,11 @@ class ScaledResponse:
         measured = self.y if self.censored is None else self.y[self.censored == 0.0]
         return float(self.scaling.log_slope(measured).sum())
 
+    @property
+    def zero(self) -> float | None:
+        """What a response of 0 is in model units, of which y is a multiple from there; None under a transform."""
+        return float(self.scaling.forward(np.zeros(1))[0]) if self.scaling.is_linear else None
+
     def variances(self, of_y: Array) -> Array:
         """Known variances of the readings in model units: to first order, under a transform.
 

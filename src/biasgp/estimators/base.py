@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -42,6 +42,7 @@ from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import EXACT, Strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
+from biasgp.models.varying_noise import CONSTANT, NOISE_MODELS, PROPORTIONAL
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.watch import ledger
@@ -83,7 +84,8 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The fitted covariance, in y's unit squared; at the parameters' geometric means, where they are sampled.
         Length-scales and periods of times are floats, in seconds, that are shown as durations.
     noise_variance_ : float
-        σ², the noise variance of readings that are not outliers, in y's unit squared.
+        σ², the noise variance of readings that are not outliers, in y's unit squared; its mean over the readings, where
+        it varies (`noise_std`).
     n_iter_ : int
         Iterations of the final search, or draws of each chain.
     time_columns_ : tuple of TimeColumn
@@ -116,10 +118,12 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         clean = ~getattr(self, "outlier_mask_", np.zeros(len(response.y), dtype=bool))
         scaling = response.scaling.supported_by(response.y[clean] if clean.sum() >= MIN_READINGS else response.y)
         self._scaling, self._posterior = scaling, model.posterior
-        self._scaled_noise_variance = model.noise_variance
+        self._own_noise_variance, self._noise = model.noise_variance, model.noise
+        varying = 0.0 if model.noise is None else float(model.noise(model.posterior.X, model.posterior).mean())
+        self._scaled_noise_variance = model.noise_variance + varying
         self.response_ = scaling.transform
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
-        self.noise_variance_ = scaling.spread(model.noise_variance) ** 2
+        self.noise_variance_ = scaling.spread(self._scaled_noise_variance) ** 2
         self.n_iter_ = max(1, model.report.n_iter)
 
     def _findings(self, model: Any) -> Iterator[Finding]:
@@ -228,6 +232,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
             problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale, censored=side)
+            problem = replace(problem, zero=response.zero)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             self._given, self._index = Given.of(X, y, y_array, problem.known), row_labels(X, y)
@@ -309,7 +314,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with blas_threads_for(len(self._posterior.X)):
             if return_cov:
                 mean, covariance = self._joint(array)
-                covariance.flat[:: len(covariance) + 1] += self._scaled_noise_variance if include_noise else 0.0
+                covariance.flat[:: len(covariance) + 1] += self._noise_at(array) if include_noise else 0.0
                 return scaling.joint_moments(mean, covariance)
             if not return_std and scaling.is_linear:
                 return scaling.backward(self._posterior.mean(array))
@@ -343,7 +348,14 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Mean and variance in model units."""
         with blas_threads_for(len(self._posterior.X)):
             mean, variance = self._posterior.mean_and_variance(X)
-        return mean, variance + (self._scaled_noise_variance if include_noise else 0.0)
+        return mean, variance + (self._noise_at(X) if include_noise else 0.0)
+
+    def _noise_at(self, X: Array) -> Array | float:
+        """Variance of the noise at the rows of X, in model units."""
+        noise = getattr(self, "_noise", None)  # models of earlier versions have none
+        if noise is None:
+            return self._scaled_noise_variance
+        return np.asarray(self._own_noise_variance + noise(X, self._posterior))
 
     def _joint(self, X: Array) -> tuple[Array, Array]:
         """Mean and covariance of f in model units; what rounding does to its symmetry and diagonal is undone."""
@@ -369,7 +381,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
         extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
         if include_noise:
-            extra = extra + self._scaled_noise_variance
+            extra = extra + self._noise_at(array)
         standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
         return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)
 
@@ -423,6 +435,27 @@ class LargeGP(BaseGP):
                 f"sensor and of others. Use neighbors={2 * needed}."
             )
         return chosen
+
+    def noise_std(self, X: ArrayLike) -> Array:
+        """Standard deviation of the noise at the rows of X, in y's unit: of readings that are not outliers.
+
+        The same everywhere unless the noise was found, or is said, to vary (`noise_model`).
+        """
+        check_is_fitted(self)
+        array = check_query(self, X)
+        variance = np.broadcast_to(self._noise_at(array), len(array))
+        return np.array([self._scaling.spread(each) for each in variance])
+
+    def _checked_noise_model(self, problem: Problem) -> str:
+        """The noise model that is asked for, if it can be had; one σ² where readings are censored."""
+        asked = str(getattr(self, "noise_model"))
+        check_choice("noise_model", asked, NOISE_MODELS)
+        if asked == PROPORTIONAL and problem.zero is None:
+            raise ValueError(
+                "noise_model='proportional' is about the response as it is, and it is transformed. Use "
+                "noise_model='auto', or response='identity'. (Under a logarithm, proportional noise is constant.)"
+            )
+        return asked if problem.censored is None else CONSTANT
 
     def _watching(self) -> Any:
         max_time = None if self.max_time is None else check_number("max_time", self.max_time, above=0.0)

@@ -32,7 +32,9 @@ from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.starts import RECIPE
 from biasgp.models.strategy import EXACT_UP_TO
+from biasgp.models.varying_noise import AUTO, beside
 from biasgp.response import ScaledResponse
 
 
@@ -59,6 +61,10 @@ class SparseBiasGP(LargeGP):
         "weak": short length-scales cost something, as by a normal density of log ℓ with standard deviation 2.5, from
         e² times √d times the spread of their column downwards, d the number of inputs. It matters where readings are
         few for the number of inputs. None: maximum likelihood.
+    noise_model : {"auto", "constant", "varying", "proportional"}
+        What the noise of good readings is. "constant": one σ². "varying": log σ²(x) is a Gaussian process of the same
+        inputs. "proportional": σ² + κ²f(x)², for a response that has a zero. "auto": one σ², unless another has clearly
+        more evidence. With one σ², readings where the noise is larger are taken for outliers.
 
     Attributes
     ----------
@@ -113,6 +119,7 @@ class SparseBiasGP(LargeGP):
     order: int | str | None = "auto"
     reference: str | None = None
     length_scale_prior: str | None = "weak"
+    noise_model: str = AUTO
 
     _inverse_up_to = EXACT_UP_TO  # labels are searched for with it
     _knows_censored = True
@@ -148,6 +155,7 @@ class SparseBiasGP(LargeGP):
         with self._prepared(X, y, noise_variance, censored, client) as (problem, response, watch):
             problem, serviced = self._told(problem, verdict), self._checked_events(events)
             found, problem = self._fit_to_all(problem, serviced)
+            problem = beside(problem, found.noise, found.posterior)
             self._readings = Explainer(problem, _where_it_ended(found), response, serviced)
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, response, watch.expired)
@@ -181,7 +189,7 @@ class SparseBiasGP(LargeGP):
             ordering = self._ordering(problem, known.events)
             rng, strategy = np.random.default_rng(self.random_state), self._strategy(problem)
             before = replace(known.model, trace=self.trace_, episodes=self.episodes_)
-            found = sparse.refit(before, problem, self.max_iter, rng, strategy, ordering)
+            found = replace(sparse.refit(before, problem, self.max_iter, rng, strategy, ordering), noise=before.noise)
             self._readings = replace(known, problem=problem, model=_where_it_ended(found))
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
         return self._concluded(model, known.response, watch.expired)
@@ -280,7 +288,8 @@ class SparseBiasGP(LargeGP):
 
     def _fit_model(self, problem: Problem, serviced: Array | None = None) -> sparse.SparseBiasFit:
         rng, ordering = np.random.default_rng(self.random_state), self._ordering(problem, serviced)
-        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), ordering=ordering)
+        recipe = replace(RECIPE, noise_model=self._checked_noise_model(problem))
+        return sparse.fit(problem, self.max_iter, rng, self._strategy(problem), recipe, ordering)
 
     def _with_sensors(self, found: sparse.SparseBiasFit, problem: Problem) -> sparse.SparseBiasFit:
         """A fit whose episodes have the labels of their sensors."""

@@ -26,7 +26,6 @@ class FitViews:
     _given: Given
     _posterior: Any
     _scaling: Scaling
-    _scaled_noise_variance: float
 
     def to_frame(self) -> Any:
         """What the fit says of its readings, one row per reading, in their order.
@@ -104,6 +103,10 @@ class FitViews:
             bundle["text/html"] += summary_html(self)
         return bundle
 
+    def _noise_at(self, X: Array) -> Array | float:
+        """Variance of the noise at the rows of X, in model units."""
+        raise NotImplementedError
+
     def _standardised_residuals(self) -> Array:
         """Distance of each reading from its prediction without it, in that prediction's standard deviations.
 
@@ -112,7 +115,7 @@ class FitViews:
         given = self._as_given()
         with blas_threads_for(len(given.y)):
             mean, variance = self._posterior.leave_one_out()
-        spread = np.sqrt(variance + self._scaled_noise_variance + given.variances)
+        spread = np.sqrt(variance + self._noise_at(self._training_inputs()) + given.variances)
         residual = (self._scaling.forward(given.y) - mean) / spread
         limits = getattr(self, "_censored", None)
         residual[getattr(self, "outlier_mask_", np.zeros(len(residual), dtype=bool))] = np.nan

@@ -11,6 +11,7 @@ from biasgp.covariance.protocol import Covariance, Engine
 from biasgp.models.censored import EXACT_UP_TO, alternate, log_likelihood
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.strategy import EXACT, Found, Strategy, covariance_bounds, covariance_starts, search
+from biasgp.models.varying_noise import CONSTANT, Residuals, with_noise_model
 
 
 class Likelihood:
@@ -28,10 +29,31 @@ class Likelihood:
         return found.value, np.append(found.by_theta, np.exp(x[-1]) * found.by_noise.sum())
 
 
-def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT) -> FitResult:
+def fit(
+    problem: Problem, max_iter: int, strategy: Strategy = EXACT, noise_model: str = CONSTANT
+) -> FitResult:
     """Maximum likelihood for (θ, σ²); by EP's likelihood, where readings are censored."""
     if problem.censored is not None:
         return _censored_fit(problem, max_iter, strategy)
+    found = _fit(problem, max_iter, strategy)
+    if noise_model == CONSTANT:
+        return found
+    return with_noise_model(
+        noise_model,
+        problem,
+        found,
+        lambda each: _fit(each, max_iter, strategy),
+        _residuals,
+    )
+
+
+def _residuals(problem: Problem, model: FitResult) -> Residuals:
+    """What the readings say about the noise."""
+    mean, variance = model.posterior.leave_one_out()
+    return Residuals(problem.X, problem.y - mean, mean, variance, model.noise_variance + problem.known)
+
+
+def _fit(problem: Problem, max_iter: int, strategy: Strategy) -> FitResult:
     bounds = covariance_bounds(problem)
     few = problem[strategy.first_rows(problem)]
     found = Found(search(Likelihood, few, covariance_starts(problem.kernel), bounds, max_iter), len(few))

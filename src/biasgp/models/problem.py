@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from biasgp._typing import Array, Mask
 from biasgp.covariance.protocol import Posterior
 from biasgp.kernels import Kernel
 from biasgp.optimize import Report
+
+if TYPE_CHECKING:
+    from biasgp.models.varying_noise import Noise
 
 Rows = NDArray[np.intp] | Mask | slice
 EVERYTHING = slice(None)
@@ -50,7 +54,7 @@ class Problem:
     columns are part of the covariance of y. `prior` is that of the kernel's parameters, for models that use it.
     `verdict` says of each reading what somebody knows of it: that it is good (0) or bad (1), or nothing (NaN).
     `censored` says which readings were measured (0), and of which it is known only that they lie below y (−1) or above
-    it (+1); None where all were.
+    it (+1); None where all were. `zero` is what a response of 0 is in the units of y; None where it is transformed.
     """
 
     X: Array
@@ -62,6 +66,7 @@ class Problem:
     prior: LengthScalePrior | None = None
     verdict: Array | None = None
     censored: Array | None = None
+    zero: float | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -131,7 +136,8 @@ class Layout:
 class FitResult:
     """What a fit of any model has; each model adds its own. `noise_variance` is that of a reading with no bias.
 
-    `runaway` names the parameter that diverged to where the model degenerates; empty where none did.
+    `runaway` names the parameter that diverged to where the model degenerates; empty where none did. `noise` is the
+    variance beyond `noise_variance` of a noise that varies.
     """
 
     kernel: Kernel
@@ -139,3 +145,13 @@ class FitResult:
     posterior: Posterior
     report: Report
     runaway: str = ""
+    noise: Noise | None = None
+
+    @property
+    def evidence(self) -> float:
+        """By which fits to the same readings are compared, the prior of a noise that varies included."""
+        return -self.report.value + self._noise_prior
+
+    @property
+    def _noise_prior(self) -> float:
+        return 0.0 if self.noise is None else self.noise.log_prior

@@ -11,6 +11,7 @@ from biasgp.inputs import neighbouring_rows, stretches_of_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
+from biasgp.models.varying_noise import CONSTANT
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, YeoJohnson, is_constant
 
 RESPONSES = ("identity", "log", "yeo-johnson", "auto")
@@ -64,4 +65,4 @@ def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequenc
     """The sparse bias model, good enough to compare kernels and transforms by."""
     bound = kernel.bind(X, names, response.scaling.scale**2)
     problem = Problem(X, response.z, bound, np.zeros(len(response.y)))
-    return sparse.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=sparse.Recipe(second_look=None))
+    return sparse.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=sparse.Recipe(second_look=None, noise_model=CONSTANT))

@@ -26,9 +26,11 @@ from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group
+from biasgp.models.sparse.left_out import residuals
 from biasgp.models.sparse.search import POLICY, Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
+from biasgp.models.varying_noise import beside, with_noise_model
 from biasgp.watch import stage
 
 __all__ = ["Recipe", "SparseBiasFit", "fit", "refit"]
@@ -59,19 +61,43 @@ def fit(
     >>> np.flatnonzero(found.probability > 0.5).tolist()
     [7, 20]
     """
+    found = _fit(problem, max_iter, rng, strategy, recipe, ordering)
+    if found.known is None:  # few of the readings have shown how the noise varies
+        return found
+    return with_noise_model(
+        recipe.noise_model,
+        problem,
+        found,
+        lambda each: _fit(each, max_iter, rng, strategy, recipe, ordering),
+        lambda each, model: residuals(each.clipped(recipe.fence), model, ordering),
+    )
+
+
+def _fit(
+    problem: Problem,
+    max_iter: int,
+    rng: np.random.Generator,
+    strategy: Strategy,
+    recipe: Recipe,
+    ordering: Ordering | None,
+) -> SparseBiasFit:
+    """The same with the noise as it is."""
     told = _Told(problem, ordering, recipe.fence)
     problem = told.problem
     if not strategy.exact:
         stage("few readings")
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
-        found = _extended(few, rows, told, max_iter, strategy)
+        told.problem = problem = beside(problem, few.noise, few.posterior)
+        found = replace(_extended(few, rows, told, max_iter, strategy), noise=few.noise)
         if told.ordering is None:
             return found
         # With the parameters of all readings: a few hundred may have misled.
         known = replace(few, kernel=found.kernel, noise_variance=found.noise_variance)
         lasting = episodes_in_windows(problem, told.ordering, known)
-        return _extended(few, rows, told.without(lasting), max_iter, strategy) if lasting else found
+        if not lasting:
+            return found
+        return replace(_extended(few, rows, told.without(lasting), max_iter, strategy), noise=few.noise)
     rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):

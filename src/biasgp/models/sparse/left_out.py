@@ -21,6 +21,7 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import PRIOR, Group, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, SparseBiasFit, State
+from biasgp.models.varying_noise import Residuals
 
 NEAREST = 60
 """Readings by which one is explained among many: others add next to nothing to what these say."""
@@ -74,6 +75,24 @@ def left_out(problem: Problem, model: SparseBiasFit, ordering: Ordering | None, 
     return _Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
 
 
+def residuals(problem: Problem, model: SparseBiasFit, ordering: Ordering | None) -> Residuals:
+    """What the readings of an exact fit say about the noise.
+
+    A bias is at least as large as the response varies: what is closer to f may as well be noise that varies.
+    """
+    known = model.known
+    assert known is not None
+    kept = np.ones(len(problem), dtype=bool) if known.kept is None else known.kept
+    runs, state = known.explanations[0]
+    left = _Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
+    mean, variance = left.as_clean()
+    groups = [replace(group, variance=max(group.variance, 1.0)) for group in model.groups]
+    slab, y = Slab.of_groups(groups, model.slab.replaced), left.problem.y
+    joint = slab.log_predictive(y, mean, variance + left.noise)
+    clean = float(np.log1p(-sum(slab.shares)))
+    return Residuals(left.problem.X, y - mean, mean, variance, left.noise, logsumexp(joint[:, 1:], axis=1), clean)
+
+
 class _Exact:
     """An exact fit with its best labels and episodes: `state` and `runs` of readings in some order."""
 
@@ -111,6 +130,12 @@ class _Exact:
     @cached_property
     def _Py(self) -> Array:
         return np.asarray(self.P @ self.problem.y)
+
+    def as_clean(self) -> tuple[Array, Array]:
+        """Mean and variance of f at each reading with the episodes that it is in, given the others."""
+        turn = -self.T
+        turn[:, : self.problem.shared.shape[1]] = 0.0  # type: ignore[union-attr]
+        return self._given_others(turn)
 
     def all_odds(self) -> _LogOdds:
         """Of every reading, as if it were in no episode."""

@@ -165,6 +165,10 @@ class SparseBiasFit(FitResult):
     given_others: Array | None = None
     """Of a fit to many readings: mean and variance of f at each of them given the others."""
 
+    @property
+    def evidence(self) -> float:
+        return self.log_evidence + self._noise_prior
+
 
 class LabelledLikelihood:
     """−log p(y, θ | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²).

@@ -21,6 +21,7 @@ from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
 from biasgp.models.strategy import covariance_starts
+from biasgp.models.varying_noise import AUTO
 from biasgp.optimize import POLICY, go_on, multistart
 from biasgp.response import MAD_TO_STD
 
@@ -524,6 +525,7 @@ class Recipe:
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
     average: LabelAverage = field(default_factory=LabelAverage)
     over_parameters: ParameterAverage = field(default_factory=ParameterAverage)
+    noise_model: str = AUTO
     fence: float = 1e3  # robust standard deviations of y beyond which the size of a reading does not matter to the slab
 
     def complete(self, search: Search, state: State) -> State:
