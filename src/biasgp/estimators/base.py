@@ -42,7 +42,7 @@ from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import EXACT, Strategy
 from biasgp.models.transform_choice import RESPONSES, choose_transform
-from biasgp.models.varying_noise import CONSTANT, NOISE_MODELS, PROPORTIONAL
+from biasgp.models.varying_noise import CONSTANT, NOISE_MODELS, PROPORTIONAL, Noise
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.watch import ledger
@@ -352,9 +352,9 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _noise_at(self, X: Array) -> Array | float:
         """Variance of the noise at the rows of X, in model units."""
-        noise = getattr(self, "_noise", None)  # models of earlier versions have none
+        noise: Noise | None = getattr(self, "_noise", None)  # models of earlier versions have none
         if noise is None:
-            return self._scaled_noise_variance
+            return float(self._scaled_noise_variance)
         return np.asarray(self._own_noise_variance + noise(X, self._posterior))
 
     def _joint(self, X: Array) -> tuple[Array, Array]:
@@ -418,6 +418,7 @@ class LargeGP(BaseGP):
     neighbors: int = 20
     max_time: float | None = None
     verbose: bool = False
+    noise_model = CONSTANT
 
     _inverse_up_to = strategy.DENSE_UP_TO  # readings up to which "auto" keeps to all of K, where states would do
 
@@ -448,7 +449,7 @@ class LargeGP(BaseGP):
 
     def _checked_noise_model(self, problem: Problem) -> str:
         """The noise model that is asked for, if it can be had; one σ² where readings are censored."""
-        asked = str(getattr(self, "noise_model"))
+        asked = self.noise_model
         check_choice("noise_model", asked, NOISE_MODELS)
         if asked == PROPORTIONAL and problem.zero is None:
             raise ValueError(

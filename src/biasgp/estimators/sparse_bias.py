@@ -26,6 +26,7 @@ from biasgp.estimators.validation import (
     check_verdict,
     column_names,
 )
+from biasgp.messages import quantity
 from biasgp.models import sparse
 from biasgp.models.censored import alternate
 from biasgp.models.diagnosis import Finding
@@ -34,8 +35,11 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.starts import RECIPE
 from biasgp.models.strategy import EXACT_UP_TO
-from biasgp.models.varying_noise import AUTO, beside
+from biasgp.models.varying_noise import AUTO, Noise, ProportionalNoise, beside
 from biasgp.response import ScaledResponse
+
+_MIDDLE = (0.05, 0.95)
+"""Quantiles of the noise over the readings, between which it is said to be."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -356,6 +360,18 @@ class SparseBiasGP(LargeGP):
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
+        if model.noise is not None:
+            self.notes_ = (*self.notes_, self._on_varying_noise(model.noise))
+
+    def _on_varying_noise(self, noise: Noise) -> Finding:
+        """That the noise is not the same everywhere, in y's unit."""
+        low, high = np.quantile(self._noise_at(self._posterior.X), _MIDDLE)
+        ends = [quantity(self._scaling.spread(each), "") for each in (low, high)]
+        how = "in proportion to the level" if isinstance(noise, ProportionalNoise) else "with the inputs"
+        text = (
+            f"The noise of good readings varies {how}: its standard deviation is {ends[0]} to {ends[1]} in nine of ten."
+        )
+        return Finding("varying-noise", text)
 
     def _in_users_units(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
         """Episodes in the user's units."""

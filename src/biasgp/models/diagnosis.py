@@ -78,7 +78,9 @@ class Finding:
         warnings.warn(WARNINGS[self.code](self), stacklevel=stacklevel + 1)
 
 
-NOTES = frozenset({"bound", "clustered", "contradicted-limit", "contradicted-verdict", "heavy-tail", "noiseless"})
+NOTES = frozenset(
+    {"bound", "clustered", "contradicted-limit", "contradicted-verdict", "heavy-tail", "noiseless", "varying-noise"}
+)
 """Codes of what a reader of a fit should know of its readings, which is no reason not to use it."""
 
 

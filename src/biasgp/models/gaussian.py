@@ -29,9 +29,7 @@ class Likelihood:
         return found.value, np.append(found.by_theta, np.exp(x[-1]) * found.by_noise.sum())
 
 
-def fit(
-    problem: Problem, max_iter: int, strategy: Strategy = EXACT, noise_model: str = CONSTANT
-) -> FitResult:
+def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT, noise_model: str = CONSTANT) -> FitResult:
     """Maximum likelihood for (θ, σ²); by EP's likelihood, where readings are censored."""
     if problem.censored is not None:
         return _censored_fit(problem, max_iter, strategy)

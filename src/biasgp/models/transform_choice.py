@@ -65,4 +65,6 @@ def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequenc
     """The sparse bias model, good enough to compare kernels and transforms by."""
     bound = kernel.bind(X, names, response.scaling.scale**2)
     problem = Problem(X, response.z, bound, np.zeros(len(response.y)))
-    return sparse.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=sparse.Recipe(second_look=None, noise_model=CONSTANT))
+    return sparse.fit(
+        problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=sparse.Recipe(second_look=None, noise_model=CONSTANT)
+    )

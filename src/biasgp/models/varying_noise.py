@@ -1,10 +1,11 @@
 """Noise whose variance varies, with the inputs or with the level of f, chosen by evidence over one σ².
 
-With the inputs: log σ²(x) is a Gaussian process of them. What is known of the noise at a reading is its residual given all others, r ~ N(0, v + σ²(x)), v the variance of f there,
-unless the reading is an outlier. The mode of the log variance by Newton's method with the Fisher information, and its
-evidence by Laplace's approximation. The process varies as f does, or by a factor more slowly: inputs that f does not
-depend on, the noise does not either. It has a finite number of basis functions (subset of regressors), chosen by pivoted
-Cholesky factorisation, so that it costs O(N). With the level: σ² + κ²f(x)², where f has a zero.
+With the inputs: log σ²(x) is a Gaussian process of them. What is known of the noise at a reading is its residual given
+all others, r ~ N(0, v + σ²(x)), v the variance of f there, unless the reading is an outlier. The mode of the log
+variance is found by Newton's method with the Fisher information, its evidence by Laplace's approximation. The process
+varies as f does, or by a factor more slowly: inputs that f does not depend on, the noise does not either. A few dozen
+basis functions (subset of regressors, by pivoted Cholesky factorisation) make it O(N). With the level: σ² + κ²f(x)²,
+where f has a zero.
 
 A model takes what varies as known variances beside the σ² that it learns, and what it then says of the residuals gives
 the noise anew. Both are compared with one σ² by the evidence of the model and the prior of the process.
@@ -35,7 +36,8 @@ _Model = TypeVar("_Model", bound=FitResult)
 class Noise(Protocol):
     """Variance of the noise beyond the model's σ², and the log prior of the function that it is."""
 
-    log_prior: float
+    @property
+    def log_prior(self) -> float: ...
 
     def __call__(self, X: Array, posterior: Posterior) -> Array:
         """At the rows of X, f being known as it is."""
@@ -59,7 +61,7 @@ class _NoisePolicy:
     iterations: int = 50
     halvings: int = 12  # of a step that leads down
     tolerance: float = 1e-6  # nats; Newton's method converges quadratically
-    max_rounds: int = 3  # of noise and model
+    max_rounds: int = 4  # of noise and model
     settled: float = 1.0  # nats by which a further round must be better
     own_share: float = 0.5
     """Of the lowest noise variance that is left to the model's σ²."""
@@ -108,7 +110,8 @@ class _Basis:
         n = len(U)
         columns, left, pivots = np.zeros((n, min(POLICY.basis, n))), np.ones(n), []
         for k in range(columns.shape[1]):
-            pivot = int(left.argmax())
+            # The first one at the centre: which reading comes first must not matter.
+            pivot = int(left.argmax()) if k else int(((U - np.median(U, axis=0)) ** 2).sum(axis=1).argmin())
             if left.mean() <= POLICY.resolved:
                 break
             row = np.exp(-0.5 * ((U - U[pivot]) ** 2).sum(axis=1)) - columns[:, :k] @ columns[pivot, :k]
@@ -166,15 +169,16 @@ def with_noise_model(
     """
     best = found = constant
     readings, ahead_by = problem, POLICY.min_gain if noise_model == AUTO else -np.inf
-    for _ in range(0 if noise_model == CONSTANT else POLICY.max_rounds):
+    for i in range(0 if noise_model == CONSTANT else POLICY.max_rounds):
         noise = _fitted_noise(noise_model, found, residuals(readings, found), problem.zero)
         if noise is None:
             break
         readings = beside(problem, noise, found.posterior)
         found = replace(fit(readings), noise=noise)
-        if found.evidence < best.evidence + ahead_by:
+        if found.evidence > best.evidence + ahead_by:
+            best, ahead_by = found, POLICY.settled
+        elif i > 0:  # the labels that one σ² led to may hide how the noise varies: the first round need not be better
             break
-        best, ahead_by = found, POLICY.settled
     return best
 
 
