@@ -53,8 +53,8 @@ def representative_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
     return np.sort(order[chosen])
 
 
-def stretches_of_rows(X: Array, y: Array, size: int) -> NDArray[np.intp] | None:
-    """`size` rows in stretches of neighbours along the column in which neighbours are most alike.
+def stretches_of_rows(X: Array, y: Array, size: int, seed: int = 0) -> NDArray[np.intp] | None:
+    """`size` rows in stretches of neighbours along the column in which neighbours are most alike; the seed says which.
 
     None where they are not much alike in any column. A reading an hour later tells most of this one, and rows that are
     spread over X have hardly any such neighbours: f then looks like noise.
@@ -65,7 +65,7 @@ def stretches_of_rows(X: Array, y: Array, size: int) -> NDArray[np.intp] | None:
         return None
     along = order[np.argsort(X[order, column], kind="stable")]
     count = max(1, round(size / _STRETCH))
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     chosen = []
     for share, kept in zip(np.array_split(along, count), np.array_split(np.arange(size), count), strict=True):
         # At random within its share, so that not all stretches have the same hours.

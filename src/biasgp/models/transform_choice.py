@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
 from biasgp.inputs import neighbouring_rows, stretches_of_rows
@@ -42,26 +44,54 @@ def choose_transform(
         return Log.of(y)
     if response == "yeo-johnson":
         return YeoJohnson.of(y)
-    candidates: list[Transform] = [Identity(), Log.of(y), YeoJohnson.of(y)]
     X, y = X[measured], y[measured]
+    rows = judged_rows(X, y)
+    verdicts = [judge(X[rows], y[rows], kernel, names, transform) for transform in candidates(y)]
+    return chosen(verdicts).transform
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How well the others predict each reading under a transform: log densities in y's units; and the share flagged."""
+
+    transform: Transform
+    log_density: Array
+    flagged: float
+
+    @property
+    def score(self) -> float:
+        """Mean log density of a reading, less the price of the flags."""
+        return float(np.mean(self.log_density)) - PRICE_OF_FLAGS * self.flagged
+
+
+def candidates(y: Array) -> list[Transform]:
+    """The transforms between which there is a choice, the simplest first."""
+    return [Identity(), Log.of(y), YeoJohnson.of(y)]
+
+
+def judged_rows(X: Array, y: Array, seed: int = 0) -> NDArray[np.intp]:
+    """The readings that transforms are judged by: stretches of neighbours, or pairs of them."""
     size = min(len(y), MAX_ROWS)
-    rows = stretches_of_rows(X, y, size)
-    rows = neighbouring_rows(X, y, size) if rows is None else rows
-    scores = [_score(X[rows], y[rows], kernel, names, transform) for transform in candidates]
-    scores[0] += MIN_GAIN
-    return candidates[int(np.argmax(scores))]
+    rows = stretches_of_rows(X, y, size, seed)
+    return neighbouring_rows(X, y, size) if rows is None else rows
 
 
-def _score(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, transform: Transform) -> float:
-    """Mean log density of each reading given the others, in y's units, less the price of the flags."""
+def judge(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, transform: Transform) -> Verdict:
+    """What a rough fit under a transform says of the readings."""
     response = ScaledResponse(y, Scaling.of(y, transform))
     fit = rough_fit(X, response, kernel, names)
-    flagged = float(np.mean(fit.labels > 0))
-    return (fit.leave_one_out + response.log_jacobian) / len(y) - PRICE_OF_FLAGS * flagged
+    return Verdict(transform, fit.log_density + response.scaling.log_slope(y), float(np.mean(fit.labels > 0)))
 
 
-def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequence[str] | None) -> sparse.SparseBiasFit:
+def chosen(verdicts: Sequence[Verdict]) -> Verdict:
+    """The one with the highest score, of which the simplest has MIN_GAIN more."""
+    simplest, *others = verdicts
+    best = max(others, key=lambda verdict: verdict.score)
+    return best if best.score > simplest.score + MIN_GAIN else simplest
+
+
+def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequence[str] | None) -> sparse.RoughFit:
     """The sparse bias model, good enough to compare kernels and transforms by."""
     bound = kernel.bind(X, names, response.scaling.scale**2)
     problem = Problem(X, response.z, bound, np.zeros(len(response.y)))
-    return sparse.fit(problem, MAX_ITERATIONS, np.random.default_rng(0), recipe=sparse.Recipe(second_look=None))
+    return sparse.rough_fit(problem, MAX_ITERATIONS, sparse.Recipe(second_look=None))

@@ -25,13 +25,13 @@ from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
-from biasgp.models.sparse.kinds import PRIOR, Group
+from biasgp.models.sparse.kinds import PRIOR, Group, Labels
 from biasgp.models.sparse.search import POLICY, Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.watch import stage
 
-__all__ = ["Recipe", "SparseBiasFit", "fit", "refit"]
+__all__ = ["Recipe", "RoughFit", "SparseBiasFit", "fit", "refit", "rough_fit"]
 
 
 def fit(
@@ -72,6 +72,18 @@ def fit(
         known = replace(few, kernel=found.kernel, noise_variance=found.noise_variance)
         lasting = episodes_in_windows(problem, told.ordering, known)
         return _extended(few, rows, told.without(lasting), max_iter, strategy) if lasting else found
+    search, state, complete = _searched(problem, recipe)
+    finish = _Finish(recipe, max_iter, rng)
+    with blas_threads_for(len(problem)):
+        if told.ordering is None:
+            found, _ = finish(search, complete(search, state), True)
+        else:
+            found = with_episodes(EpisodeSearch(search, state, told.ordering), complete, finish, rng)
+    return told.everywhere(found)
+
+
+def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complete]:
+    """The search on all readings by way of some of them: where it is then, and all that is left to be tried."""
     rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -89,14 +101,48 @@ def fit(
                 state = recipe.where_labels_moved(search, state, known_rows)
             if wider is not more[-1]:
                 state = _Complete(recipe, looks_again=True)(search, state)
-    complete = _Complete(recipe, looks_again=len(more) == 1)
-    finish = _Finish(recipe, max_iter, rng)
+    return search, state, _Complete(recipe, looks_again=len(more) == 1)
+
+
+@dataclass(frozen=True)
+class RoughFit:
+    """What kernels and transforms are compared by: log p(yᵢ | the others), labels, and log p(y, labels).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.models.sparse import RoughFit
+    >>> RoughFit(log_density=np.array([-1.0, -3.0]), labels=np.array([0, 1]), log_evidence=-5.0).labels.tolist()
+    [0, 1]
+    """
+
+    log_density: Array
+    labels: Labels
+    log_evidence: float
+
+
+def rough_fit(problem: Problem, max_iter: int, recipe: Recipe) -> RoughFit:
+    """The best labels and parameters, without the averages that predictions need.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.models.problem import Problem
+    >>> from biasgp.models.sparse import Recipe, rough_fit
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.05 * np.cos(40.0 * X[:, 0])
+    >>> y[[7, 20]] += 4.0
+    >>> found = rough_fit(Problem(X, y, SquaredExponential().bind(X), np.zeros(30)), 30, Recipe())
+    >>> np.flatnonzero(found.labels).tolist()
+    [7, 20]
+    """
+    problem = problem.clipped(recipe.fence)
+    search, state, complete = _searched(problem, recipe)
     with blas_threads_for(len(problem)):
-        if told.ordering is None:
-            found, _ = finish(search, complete(search, state), True)
-        else:
-            found = with_episodes(EpisodeSearch(search, state, told.ordering), complete, finish, rng)
-    return told.everywhere(found)
+        state = search.converged(complete(search, state), max_iter)
+        log_density = logsumexp(search.support(state).log_weights(), axis=1)
+    return RoughFit(log_density, state.labels, state.evidence)
 
 
 def refit(
