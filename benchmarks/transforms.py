@@ -116,6 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--kernels", nargs="+", default=["matern32"], choices=sorted(KERNELS))
+    parser.add_argument("--only", default="", help="responses whose names contain this")
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2], help="of other choices of rows")
     parser.add_argument("--rows-only", action="store_true", help="change the rows, not the iterations")
     parser.add_argument("--held-out", action="store_true")
@@ -124,7 +125,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         for path in options.files:
-            for data in responses(path):
+            for data in (each for each in responses(path) if options.only in each[0]):
                 for kernel in options.kernels:
                     print(line(data, kernel, options), flush=True)
 
