@@ -7,7 +7,7 @@ Files: campaigns (as of real_campaigns.py), hourly records with columns `time`, 
 header whose last column is the response. For each response the transforms are judged as response="auto" does, and again
 on other stretches of rows (`--seeds`) and with fewer and more iterations. A line has the choice, how many of the other
 judgements choose something else, and the lead of the best transform over the second, with its standard error (of means
-over BLOCK readings that follow one another) and the range of the lead over the judgements.
+over stretches of readings) and the range of the lead over the judgements.
 
 With --held-out, where the two are nearer than --near: each fifth unflagged reading is left out, both transforms are
 fitted to the others, and the line ends with the MSE of the second over that of the first.
@@ -28,10 +28,8 @@ from threadpoolctl import threadpool_limits
 from biasgp import SparseBiasGP
 from biasgp.analysis.fitting import KERNELS
 from biasgp.models import transform_choice
-from biasgp.models.transform_choice import Verdict, candidates, chosen, judge, judged_rows
+from biasgp.models.transform_choice import Verdict, candidates, chosen, judge, judged_rows, lead
 
-BLOCK = 40
-"""Readings of a mean: as many as a stretch has, so that the means are nearly independent."""
 ITERATIONS = (20, 45)
 """Other limits of the iterations of a rough fit than its 30."""
 MOST_FITTED = 700
@@ -67,14 +65,6 @@ def judged(X: np.ndarray, y: np.ndarray, kernel, seed: int) -> list[Verdict]:
     return [judge(X[rows], y[rows], kernel, None, transform) for transform in candidates(y)]
 
 
-def lead(verdicts: list[Verdict]) -> tuple[Verdict, Verdict, float, float]:
-    """The best transform, the second, the lead, and its standard error."""
-    first, second = sorted(verdicts, key=lambda verdict: -verdict.score)[:2]
-    gains = first.log_density - second.log_density
-    blocks = np.array([part.mean() for part in np.array_split(gains, max(2, len(gains) // BLOCK))])
-    return first, second, first.score - second.score, float(blocks.std(ddof=1) / np.sqrt(len(blocks)))
-
-
 def held_out_error(data: Data, kernel, response: str) -> float:
     """MSE of valid readings that the fit has not seen."""
     _, X, y, valid = data
@@ -90,14 +80,14 @@ def line(data: Data, name: str, options: argparse.Namespace) -> str:
     title, X, y, _ = data
     kernel = KERNELS[name](ard=True)
     verdicts = judged(X, y, kernel, 0)
-    pick, others = chosen(verdicts).transform.name, []
-    for seed in options.seeds:
-        others.append(judged(X, y, kernel, seed))
+    pick = chosen(verdicts).transform.name
+    others = [judged(X, y, kernel, seed) for seed in options.seeds]
     for iterations in () if options.rows_only else ITERATIONS:
         with patch.object(transform_choice, "MAX_ITERATIONS", iterations):
             others.append(judged(X, y, kernel, 0))
     changed = sum(chosen(each).transform.name != pick for each in others)
-    first, second, gap, error = lead(verdicts)
+    first, second = sorted(verdicts, key=lambda verdict: -verdict.score)[:2]
+    gap, error = lead(first, second)
     pair = [next(v.score for v in each if v.transform.name == first.transform.name) for each in others]
     rest = [next(v.score for v in each if v.transform.name == second.transform.name) for each in others]
     gaps = np.append(np.subtract(pair, rest), gap)

@@ -69,7 +69,7 @@ def test_a_search_goes_on_with_the_inverse_that_moves_of_labels_have_left(name, 
     slab = SLABS[name]
     problem = labelled(slab, n=30)
     search = Search(Problem(*problem[:4]))
-    at, _ = search.refit(Candidate(parameters(problem, slab, -1.0)[:-slab.n_groups], slab, problem.labels), 3)
+    at, _ = search.refit(Candidate(parameters(problem, slab, -1.0)[: -slab.n_groups], slab, problem.labels), 3)
     made = []
     monkeypatch.setattr("biasgp.covariance.dense_engine.factorise", lambda *given: made.append(given))
     monkeypatch.setattr("biasgp.models.sparse.labels.factorise", lambda *given: made.append(given))

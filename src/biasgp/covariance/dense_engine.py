@@ -86,9 +86,7 @@ class DenseCovariance:
         self._factor = None
         return DensePosterior(self.kernel, self.X, factor.solve(residual), factor)
 
-    def negative_log_density(
-        self, residual: Array, *, each_noise: bool = False, keep_inverse: bool = False
-    ) -> Density:
+    def negative_log_density(self, residual: Array, *, each_noise: bool = False, keep_inverse: bool = False) -> Density:
         """−log N(residual; 0, K) and its gradient, for which the inverse is used up unless it is to be kept."""
         alpha = self.solve(residual)
         value = 0.5 * (len(residual) * np.log(2.0 * np.pi) + self.logdet + residual @ alpha)

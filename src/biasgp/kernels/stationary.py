@@ -22,7 +22,7 @@ _LENGTH_RANGE = (0.5, 100.0)
 """Bounds of a length-scale: in gaps between neighbouring points, and in ranges of the inputs. One far below the spacing
 of the points would explain any outlier as signal."""
 _BLOCK = 32
-"""Rows of a covariance matrix that are made at once: they stay in the cache on the way from distances to covariances."""
+"""Rows of a covariance matrix that are made at once: they stay in the cache from distances to covariances."""
 _FAR_APART = 1e4
 """Length-scales from the centre beyond which squares of differences lose half of their digits when expanded."""
 

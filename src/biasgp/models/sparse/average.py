@@ -49,6 +49,10 @@ class LabelAverage:
     """Log odds. A more certain label is not drawn in a sweep: it would change once in a thousand."""
     settled_from: float = 9.0
     """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
+    up_to: int = 500
+    fewest: int = 10
+    """Readings up to which there are all sweeps, and how many there are at least: of more readings, a sweep of which
+    costs N³, each matters less to f."""
     many: float = 0.5
     """Share of the readings from which all of them are in the run: what it takes to leave the others out, some products
     of matrices, then costs more than it saves."""
@@ -60,14 +64,12 @@ class LabelAverage:
         if not len(rows):  # at least one: the least certain
             rows = np.array([int(doubt.argmin())])
         average: _Average
-        if len(rows) > self.many * len(doubt):
-            average = _OfMany(support, self.sweeps)
-        else:
-            average = _OfFew(support, rows, self.sweeps)
+        sweeps = min(self.sweeps, max(self.fewest, self.sweeps * self.up_to // len(doubt)))
+        average = _OfMany(support, sweeps) if len(rows) > self.many * len(doubt) else _OfFew(support, rows, sweeps)
         rows, part = average.rows, average.part
         probability[rows] = 0.0
         weights = part.log_weights()
-        for sweep in range(self.burn_in + self.sweeps):
+        for sweep in range(self.burn_in + sweeps):
             doubt = _log_odds(weights)
             doubtful = np.flatnonzero(doubt < self.sampled_up_to)
             # Sorted by their odds first, so that neither the order of the rows nor the sign of y matters.
@@ -75,7 +77,7 @@ class LabelAverage:
             weights = part.log_weights() if moved else weights
             if sweep >= self.burn_in:
                 average.add()
-                probability[rows] += _probability_of_bias(weights) / self.sweeps
+                probability[rows] += _probability_of_bias(weights) / sweeps
         return average.moments(probability)
 
 
@@ -194,7 +196,8 @@ class _OfMany(_Average):
     def __init__(self, whole: Support, size: int) -> None:
         super().__init__(whole, np.arange(len(whole.y)), size)
         self.part = whole.copy()
-        self.sum, self.by_means = np.zeros_like(whole.C), []
+        self.sum = np.zeros_like(whole.C)
+        self.by_means: list[Array] = []
 
     def _count(self, means: Array, covariance: Array) -> None:
         part = self.part
