@@ -7,8 +7,7 @@ Files: campaigns (as of real_campaigns.py), hourly records with columns `time`, 
 header whose last column is the response. For each response the transforms are judged as response="auto" does, and again
 on other stretches of rows (`--seeds`) and with fewer and more iterations. A line has the choice, how many of the other
 judgements choose something else, and the lead of the best transform over the second, with its standard error (of means
-over stretches of readings), the range of the lead over the judgements, and the second's squared error over the first's,
-each reading given the others.
+over stretches of readings) and the range of the lead over the judgements.
 
 With --held-out, where the two are nearer than --near: each fifth unflagged reading is left out, both transforms are
 fitted to the others, and the line ends with the MSE of the second over that of the first.
@@ -92,13 +91,10 @@ def line(data: Data, name: str, options: argparse.Namespace) -> str:
     pair = [next(v.score for v in each if v.transform.name == first.transform.name) for each in others]
     rest = [next(v.score for v in each if v.transform.name == second.transform.name) for each in others]
     gaps = np.append(np.subtract(pair, rest), gap)
-    clean = ~(first.flagged | second.flagged)
-    errors = np.sum(second.error[clean] ** 2) / np.sum(first.error[clean] ** 2)
     scores = " ".join(f"{v.transform.name[:3]} {v.score:7.3f}" for v in verdicts)
     text = (
         f"{title:32} {name:11} {pick:11} changed {changed}/{len(others)} | {first.transform.name} before "
-        f"{second.transform.name} by {gap:.3f} ± {error:.3f} ({gaps.min():+.3f} to {gaps.max():+.3f}), "
-        f"squared error {errors:.2f} | {scores}"
+        f"{second.transform.name} by {gap:.3f} ± {error:.3f} ({gaps.min():+.3f} to {gaps.max():+.3f}) | {scores}"
     )
     if options.held_out and gap < options.near:
         errors = [held_out_error(data, kernel, verdict.transform.name) for verdict in (first, second)]

@@ -363,16 +363,11 @@ def test_one_value_everywhere_is_not_transformed(response):
     assert isinstance(choose_transform(response, np.ones((5, 1)), np.ones(5), SquaredExponential(), None), Identity)
 
 
-def verdicts(densities, flagged=(0.0, 0.0, 0.0), errors=(1.0, 1.0, 1.0)):
+def verdicts(densities, flagged=(0.0, 0.0, 0.0)):
     """What a judge may have said of no transform, the logarithm and the power."""
-    n = 200
-    y = np.exp(np.sin(np.arange(n)))
-    said = [
-        (density, np.full(n, error), np.arange(n) < share * n)
-        for density, error, share in zip(densities, errors, flagged, strict=True)
-    ]
+    y = np.exp(np.sin(np.arange(200.0)))
     transforms = (Identity(), Log.of(y), YeoJohnson.of(y))
-    return [Verdict(transform, *each) for transform, each in zip(transforms, said, strict=True)]
+    return [Verdict(*each) for each in zip(transforms, densities, flagged, strict=True)]
 
 
 @pytest.mark.parametrize(("flagged", "kind"), [(0.3, YeoJohnson), (0.0, Identity)])
@@ -381,14 +376,12 @@ def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(fl
     assert isinstance(chosen(verdicts([same, same - 9.0, same], (flagged, 0.0, 0.0))).transform, kind)
 
 
-@pytest.mark.parametrize("error", [0.5, 2.0])
-def test_the_squared_error_decides_where_a_lead_may_be_chance(error):
+@pytest.mark.parametrize(("wave", "kind"), [(0.0, Log), (2.0, YeoJohnson)])
+def test_auto_takes_the_logarithm_where_its_lead_is_beyond_chance(wave, kind):
     # A lead that comes and goes over many readings is of few independent ones.
-    waves, none = np.sin(np.arange(200.0) / 20.0), np.full(200, -9.0)
-    certain = verdicts([none, np.full(200, 0.2), np.zeros(200)], errors=(1.0, error, 1.0))
-    assert isinstance(chosen(certain).transform, Log)
-    chance = verdicts([none, 0.2 + 2.0 * waves, np.zeros(200)], errors=(1.0, error, 1.0))
-    assert isinstance(chosen(chance).transform, Log if error < 1.0 else YeoJohnson)
+    lead = 0.2 + wave * np.sin(np.arange(200.0) / 20.0)
+    ahead = verdicts([np.full(200, -9.0), lead, np.zeros(200)])
+    assert isinstance(chosen(ahead).transform, kind)
 
 
 def test_the_judge_asks_the_same_readings_whatever_the_order_of_the_rows(rng):

@@ -106,23 +106,19 @@ def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complet
 
 @dataclass(frozen=True)
 class RoughFit:
-    """What kernels and transforms are compared by: log p(y, labels) and labels, and of each reading given the others
-    its log density, and mean and variance of f.
+    """What kernels and transforms are compared by: log p(yᵢ | the others), labels, and log p(y, labels).
 
     Examples
     --------
     >>> import numpy as np
     >>> from biasgp.models.sparse import RoughFit
-    >>> nothing = np.zeros(2)
-    >>> RoughFit(-5.0, np.array([0, 1]), log_density=nothing, mean=nothing, variance=nothing).labels.tolist()
+    >>> RoughFit(log_density=np.array([-1.0, -3.0]), labels=np.array([0, 1]), log_evidence=-5.0).labels.tolist()
     [0, 1]
     """
 
-    log_evidence: float
-    labels: Labels
     log_density: Array
-    mean: Array
-    variance: Array
+    labels: Labels
+    log_evidence: float
 
 
 def rough_fit(problem: Problem, max_iter: int, recipe: Recipe) -> RoughFit:
@@ -145,9 +141,8 @@ def rough_fit(problem: Problem, max_iter: int, recipe: Recipe) -> RoughFit:
     search, state, complete = _searched(problem, recipe)
     with blas_threads_for(len(problem)):
         state = search.converged(complete(search, state), max_iter)
-        support = search.support(state)
-        log_density = logsumexp(support.log_weights(), axis=1)
-    return RoughFit(state.evidence, state.labels, log_density, *support.clean_given_others())
+        log_density = logsumexp(search.support(state).log_weights(), axis=1)
+    return RoughFit(log_density, state.labels, state.evidence)
 
 
 def refit(

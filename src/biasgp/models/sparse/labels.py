@@ -234,11 +234,6 @@ class Support:
         spread = ((loading @ S) * loading).sum(axis=2) + along**2 / remaining
         return (residual - expected).T, (np.maximum(v, 0.0) + noise + spread).T
 
-    def clean_given_others(self) -> tuple[Array, Array]:
-        """Mean and variance of f at each reading given the others."""
-        residual, variance = self._left_out(EVERYTHING)
-        return self.fixed.values - residual[:, 0], variance[:, 0] - self.clean_noise
-
     def explained(self, outside: NDArray[np.intp]) -> Array:
         """Variance of f at readings outside the GP that those inside explain; kept up to date from then on."""
         new = outside[np.isnan(self._explained[outside])]
