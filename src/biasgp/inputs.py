@@ -16,7 +16,7 @@ MAX_GAPS, POINTS = 60, 48
 _ROUNDING = 1e-12
 """Standard deviation of a column, as a share of its largest value, that is rounding error."""
 
-_STRETCH = 40
+STRETCH = 40
 """Rows of a stretch: a day and a half of hourly readings, and ten of them for each of a few parameters."""
 _ALIKE = 0.5
 """Neighbours are alike where their ranks differ by less than this share of what two rows at random do."""
@@ -53,25 +53,33 @@ def representative_rows(X: Array, y: Array, size: int) -> NDArray[np.intp]:
     return np.sort(order[chosen])
 
 
-def stretches_of_rows(X: Array, y: Array, size: int) -> NDArray[np.intp] | None:
-    """`size` rows in stretches of neighbours along the column in which neighbours are most alike.
+def stretches_of_rows(X: Array, y: Array, size: int, seed: int = 0) -> NDArray[np.intp] | None:
+    """`size` rows in stretches of neighbours along the column in which neighbours are most alike; the seed says which.
 
     None where they are not much alike in any column. A reading an hour later tells most of this one, and rows that are
     spread over X have hardly any such neighbours: f then looks like noise.
     """
-    order = np.lexsort((y, *X.T[::-1]))
-    column = _serial_column(X[order], y[order])
-    if column is None:
+    along, serial = serial_order(X, y)
+    if not serial:
         return None
-    along = order[np.argsort(X[order, column], kind="stable")]
-    count = max(1, round(size / _STRETCH))
-    rng = np.random.default_rng(0)
+    count = max(1, round(size / STRETCH))
+    rng = np.random.default_rng(seed)
     chosen = []
     for share, kept in zip(np.array_split(along, count), np.array_split(np.arange(size), count), strict=True):
         # At random within its share, so that not all stretches have the same hours.
         first = rng.integers(max(1, len(share) - len(kept) + 1))
         chosen.append(share[first : first + len(kept)])
     return np.sort(np.concatenate(chosen))
+
+
+def serial_order(X: Array, y: Array) -> tuple[NDArray[np.intp], bool]:
+    """Rows along the column in which neighbours are most alike, and whether there is one; else along the first.
+
+    It is the same whatever the order of the rows.
+    """
+    order = np.lexsort((y, *X.T[::-1]))
+    column = _serial_column(X[order], y[order])
+    return (order, False) if column is None else (order[np.argsort(X[order, column], kind="stable")], True)
 
 
 def _serial_column(X: Array, y: Array) -> int | None:

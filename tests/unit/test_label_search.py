@@ -64,6 +64,30 @@ def test_gradient_for_given_labels_is_that_of_central_differences(slab, seed, lo
     assert_allclose(objective(x)[1], numeric, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["one group", "two groups"])
+def test_a_search_goes_on_with_the_inverse_that_moves_of_labels_have_left(name, monkeypatch):
+    slab = SLABS[name]
+    problem = labelled(slab, n=30)
+    search = Search(Problem(*problem[:4]))
+    at, _ = search.refit(Candidate(parameters(problem, slab, -1.0)[: -slab.n_groups], slab, problem.labels), 3)
+    made = []
+    monkeypatch.setattr("biasgp.covariance.dense_engine.factorise", lambda *given: made.append(given))
+    monkeypatch.setattr("biasgp.models.sparse.labels.factorise", lambda *given: made.append(given))
+    support = search.support(at)
+    for i in (4, 5, 6):
+        support.move(i, 1 - min(int(support.labels[i]), 1))
+    moved = replace(at, labels=support.labels.copy())
+    x = np.append(moved.x, np.log(moved.slab.variances))
+    objective = LabelledLikelihood(search.problem, moved.slab, moved.labels)
+    objective.at_hand = search._at_hand(x, moved)
+    value, gradient = objective(x)
+    assert not made
+    monkeypatch.undo()
+    fresh = LabelledLikelihood(search.problem, moved.slab, moved.labels)(x)
+    assert value == pytest.approx(fresh[0], abs=1e-9)
+    assert_allclose(gradient, fresh[1], atol=1e-8)
+
+
 def two_noise_levels(problem, slab, noise):
     """K of a GP whose readings have the noise of their label, and the indicators of the groups."""
     extra = np.array([0.0, *slab.variances])[problem.labels]

@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_normal, norm
 
-from biasgp.models.sparse.average import LabelAverage, _Average
+from biasgp.covariance.dense_engine import Inverse
+from biasgp.models.sparse.average import LabelAverage, _OfFew, _OfMany
 from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.labels import Support
 
@@ -202,9 +203,10 @@ def sampled(problem, moments, X_new):
 
 
 @every_slab
-def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab):
+@pytest.mark.parametrize("many", [0.5, 1.0], ids=["of all", "of some given the others"])
+def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, many):
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
-    every_label = LabelAverage(sweeps=9000, burn_in=100, sampled_up_to=np.inf, settled_from=np.inf)
+    every_label = LabelAverage(sweeps=9000, burn_in=100, sampled_up_to=np.inf, settled_from=np.inf, many=many)
     moments = every_label(problem.support(slab), np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)
     # Something must be in doubt for the average to say anything.
@@ -246,7 +248,7 @@ def test_readings_in_doubt_know_of_the_settled_ones_all_that_matters(slab):
     problem, rng = Problem(24), np.random.default_rng(1)
     labels = np.where(rng.uniform(size=24) < 0.4, rng.integers(1, slab.n_groups + 1, 24), 0)
     rows = np.array([2, 3, 7, 11, 12, 20])
-    average = _Average(problem.support(slab, labels), rows, 1)
+    average = _OfFew(problem.support(slab, labels), rows, 1)
     for i, label in enumerate(rng.integers(0, slab.n_groups + 1, len(rows))):
         average.part.move(i, int(label))
         labels[rows[i]] = label
@@ -256,6 +258,41 @@ def test_readings_in_doubt_know_of_the_settled_ones_all_that_matters(slab):
     got, X_new = average.moments(np.zeros(24)), np.linspace(0.0, 12.0, 7)[:, None]
     for ours, textbook in zip(sampled(problem, got, X_new)[1:], problem.given_labels(slab, labels, X_new), strict=True):
         assert_allclose(ours, textbook, atol=1e-8)
+
+
+@every_slab
+def test_an_average_of_all_readings_holds_the_moments_at_the_present_labels(slab):
+    problem, rng = Problem(24), np.random.default_rng(2)
+    labels = np.where(rng.uniform(size=24) < 0.4, rng.integers(1, slab.n_groups + 1, 24), 0)
+    average = _OfMany(problem.support(slab, labels), 2)
+    for i, label in ((2, 1), (7, 0), (11, 1)):
+        average.part.move(i, label)
+        labels[i] = label
+    average.add()
+    average.add()
+    got, X_new = average.moments(np.zeros(24)), np.linspace(0.0, 12.0, 7)[:, None]
+    for ours, textbook in zip(sampled(problem, got, X_new)[1:], problem.given_labels(slab, labels, X_new), strict=True):
+        assert_allclose(ours, textbook, atol=1e-8)
+
+
+def test_what_readings_inside_explain_of_those_outside_follows_every_move():
+    slab = SLABS["replaced"]
+    problem = Problem(20)
+    support = problem.support(slab, np.isin(np.arange(20), (3, 4, 15)).astype(np.intp))
+    support.log_weights()
+    for i, label in ((9, 1), (4, 0), (12, 1), (9, 0)):
+        support.move(i, label)
+        assert_allclose(support.log_weights(), problem.support(slab, support.labels).log_weights(), atol=1e-9)
+
+
+def test_an_inverse_at_hand_is_as_good_as_a_new_one():
+    problem, slab = Problem(16), SLABS["two groups"]
+    labels = np.arange(16) % 3
+    fresh = problem.support(slab, labels)
+    at_hand = Inverse(problem.C, fresh.Q.copy(), fresh.logdet)
+    support = Support(at_hand, problem.y, problem.noise, slab, labels)
+    assert_array_equal(support.log_weights(), fresh.log_weights())
+    assert support.log_evidence() == fresh.log_evidence()
 
 
 @every_slab

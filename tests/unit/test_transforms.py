@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ from scipy.stats import norm, yeojohnson
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.data import STRESSES, simulate
 from biasgp.kernels import SquaredExponential
-from biasgp.models.transform_choice import choose_transform
+from biasgp.models.transform_choice import Verdict, choose_transform, chosen, judged_rows
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, YeoJohnson
 
 LEVELS = [0.025, 0.25, 0.5, 0.75, 0.975]
@@ -365,16 +363,30 @@ def test_one_value_everywhere_is_not_transformed(response):
     assert isinstance(choose_transform(response, np.ones((5, 1)), np.ones(5), SquaredExponential(), None), Identity)
 
 
-@pytest.mark.parametrize(("flagged", "kind"), [(0.3, Log), (0.0, Identity)])
-def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(monkeypatch, flagged, kind):
-    X, y = np.arange(100.0)[:, None], np.exp(np.sin(np.arange(100.0)))
-    # What the readings are worth under each transform is made equal; only the flags differ.
-    jacobians = [ScaledResponse(y, Scaling.of(y, t)).log_jacobian for t in (Identity(), Log.of(y), YeoJohnson.of(y))]
-    values, shares = iter([*(-np.array(jacobians[:2])), -jacobians[2] - 100.0]), iter([flagged, 0.0, 0.0])
+def verdicts(densities, flagged=(0.0, 0.0, 0.0)):
+    """What a judge may have said of no transform, the logarithm and the power."""
+    y = np.exp(np.sin(np.arange(200.0)))
+    transforms = (Identity(), Log.of(y), YeoJohnson.of(y))
+    return [Verdict(*each) for each in zip(transforms, densities, flagged, strict=True)]
 
-    def fit(*args, **kwargs):
-        labels = (np.arange(100) < 100 * next(shares)).astype(int)
-        return SimpleNamespace(leave_one_out=next(values), labels=labels)
 
-    monkeypatch.setattr("biasgp.models.transform_choice.sparse.fit", fit)
-    assert isinstance(choose_transform("auto", X, y, SquaredExponential(), None), kind)
+@pytest.mark.parametrize(("flagged", "kind"), [(0.3, YeoJohnson), (0.0, Identity)])
+def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(flagged, kind):
+    same = np.sin(np.arange(200.0))
+    assert isinstance(chosen(verdicts([same, same - 9.0, same], (flagged, 0.0, 0.0))).transform, kind)
+
+
+@pytest.mark.parametrize(("wave", "kind"), [(0.0, Log), (2.0, YeoJohnson)])
+def test_auto_takes_the_logarithm_where_its_lead_is_beyond_chance(wave, kind):
+    # A lead that comes and goes over many readings is of few independent ones.
+    lead = 0.2 + wave * np.sin(np.arange(200.0) / 20.0)
+    ahead = verdicts([np.full(200, -9.0), lead, np.zeros(200)])
+    assert isinstance(chosen(ahead).transform, kind)
+
+
+def test_the_judge_asks_the_same_readings_whatever_the_order_of_the_rows(rng):
+    X, order = rng.uniform(0.0, 100.0, (900, 2)), rng.permutation(900)
+    y = np.sin(X[:, 1]) + 0.1 * rng.standard_normal(900)
+    rows = judged_rows(X, y)
+    assert_array_equal(order[judged_rows(X[order], y[order])], rows)
+    assert np.median(np.abs(np.diff(X[rows, 1]))) < 0.5

@@ -113,6 +113,11 @@ def add_outer(A: Array, factor: float, v: Array) -> Array:
     return np.asarray(blas.dger(factor, v, v, a=A.T, overwrite_a=1).T)
 
 
+def add_product(A: Array, U: Array, V: Array) -> Array:
+    """A + UVᵀ for a symmetric A in C order and a symmetric product, in A's place; U and V in Fortran order."""
+    return np.asarray(blas.dgemm(1.0, U, V, 1.0, A.T, trans_b=1, overwrite_c=1).T)
+
+
 def _invert_lower(L: Array) -> None:
     """A triangular matrix's inverse, in its place, by halves: mostly products, and BLAS is far better at those."""
     n = len(L)

@@ -14,6 +14,16 @@ from biasgp.kernels import Kernel, Pullback
 
 
 @dataclass(frozen=True)
+class Inverse:
+    """Q = (C + noise)⁻¹ that is at hand, and the logarithm of the determinant of C + noise."""
+
+    C: Array
+    Q: Array
+    logdet: float
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True)
 class DenseEngine:
     """The exact engine: any inputs, any kernel, O(N³) time and O(N²) memory."""
 
@@ -21,25 +31,29 @@ class DenseEngine:
     shared: Array | None = None
     """Columns whose outer products are part of K at any parameters; f does not include them."""
 
-    def covariance(self, kernel: Kernel, noise: Array) -> _DenseCovariance:
+    def covariance(self, kernel: Kernel, noise: Array) -> DenseCovariance:
         C, pullback = kernel.vjp(self.X)
         if self.shared is not None:
             C = C + self.shared @ self.shared.T
-        return _DenseCovariance(self.X, kernel, noise, C, pullback, factorise(C, noise))
+        return DenseCovariance(self.X, kernel, noise, C, pullback, factorise(C, noise))
+
+    def from_inverse(self, kernel: Kernel, noise: Array, pullback: Pullback, known: Inverse) -> DenseCovariance:
+        """The same from an inverse that is at hand, with the pullback of the kernel there: nothing is factorised."""
+        return DenseCovariance(self.X, kernel, noise, known.C, pullback, known)
 
 
-class _DenseCovariance:
+class DenseCovariance:
     """K = C(θ) + diag(noise) while it is being learnt: at most four N×N arrays alive at once.
 
     The inverse overwrites the factor, and the density's gradient overwrites the inverse; ask in that order.
     """
 
     def __init__(
-        self, X: Array, kernel: Kernel, noise: Array, C: Array, pullback: Pullback, factor: DenseFactor
+        self, X: Array, kernel: Kernel, noise: Array, C: Array, pullback: Pullback, factor: DenseFactor | Inverse
     ) -> None:
-        self.X, self.kernel, self.noise, self.C, self._pullback = X, kernel, noise, C, pullback
-        self._factor: DenseFactor | None = factor
-        self._inverse: Array | None = None
+        self.X, self.kernel, self.noise, self.C, self.pullback = X, kernel, noise, C, pullback
+        self._factor = factor if isinstance(factor, DenseFactor) else None
+        self._inverse = factor.Q if isinstance(factor, Inverse) else None
         self.logdet, self.jitter = factor.logdet, factor.jitter
 
     def solve(self, b: Array) -> Array:
@@ -59,6 +73,10 @@ class _DenseCovariance:
             self._factor = None
         return self._inverse
 
+    def known(self) -> Inverse:
+        """The inverse for whoever goes on with it."""
+        return Inverse(self.C, self.inverse(), self.logdet, self.jitter)
+
     def inverse_diagonal(self) -> Array:
         return self.inverse().diagonal().copy()
 
@@ -68,23 +86,24 @@ class _DenseCovariance:
         self._factor = None
         return DensePosterior(self.kernel, self.X, factor.solve(residual), factor)
 
-    def negative_log_density(self, residual: Array, *, each_noise: bool = False) -> Density:
-        """−log N(residual; 0, K) and its gradient, for which the inverse is used up."""
+    def negative_log_density(self, residual: Array, *, each_noise: bool = False, keep_inverse: bool = False) -> Density:
+        """−log N(residual; 0, K) and its gradient, for which the inverse is used up unless it is to be kept."""
         alpha = self.solve(residual)
         value = 0.5 * (len(residual) * np.log(2.0 * np.pi) + self.logdet + residual @ alpha)
-        by_theta, by_noise = self.gradient(alpha)
+        by_theta, by_noise = self.gradient(alpha, keep_inverse=keep_inverse)
         return Density(float(value), by_theta, by_noise if each_noise else by_noise.sum(keepdims=True))
 
-    def gradient(self, alpha: Array) -> tuple[Array, Array]:
+    def gradient(self, alpha: Array, *, keep_inverse: bool = False) -> tuple[Array, Array]:
         """Gradient of ½log|K| + ½rᵀK⁻¹r at α = K⁻¹r: in the kernel's theta, and in each noise variance.
 
         With W = ½(Q − ααᵀ) these are the kernel's contraction of W, and W's diagonal.
         """
-        W = self.inverse()
-        self._inverse = None
-        W *= 0.5
+        Q = self.inverse()
+        if not keep_inverse:
+            self._inverse = None
+        W = np.multiply(Q, 0.5, out=None if keep_inverse else Q)
         W = add_outer(W, -0.5, alpha)
-        return self._pullback(W), W.diagonal().copy()
+        return self.pullback(W), W.diagonal().copy()
 
     def clamped_solve(self, y: Array, alpha: Array, free: Mask) -> tuple[Array, Array]:
         """By the block of K on the free points or that of Q on the others: whichever is smaller."""

@@ -37,6 +37,10 @@ class Noise(Protocol):
     """Variance of the noise beyond the model's σ², and the log prior of the function that it is."""
 
     @property
+    def own(self) -> float:
+        """The σ² that is left to the model, about."""
+
+    @property
     def log_prior(self) -> float: ...
 
     def __call__(self, X: Array, posterior: Posterior) -> Array:
@@ -135,18 +139,19 @@ class VaryingNoise:
     spread: float
     mean: float
     weights: Array
-    floor: float
+    own: float
     log_prior: float
 
     def __call__(self, X: Array, posterior: Posterior) -> Array:
         log_noise = self.mean + self.spread * self.basis(X) @ self.weights
-        return np.asarray(np.maximum(np.exp(log_noise) - self.floor, 0.0))
+        return np.asarray(np.maximum(np.exp(log_noise) - self.own, 0.0))
 
 
 @dataclass(frozen=True)
 class ProportionalNoise:
     """Noise whose standard deviation grows as the distance of f from zero: κ² times its square."""
 
+    own: float
     relative: float
     zero: float
     log_prior: float
@@ -159,7 +164,7 @@ def with_noise_model(
     noise_model: str,
     problem: Problem,
     constant: _Model,
-    fit: Callable[[Problem], _Model],
+    fit: Callable[[Problem, _Model, Noise], _Model],
     residuals: Callable[[Problem, _Model], Residuals],
 ) -> _Model:
     """The model with the noise that has the most evidence; `constant`, with one σ², where residuals ask for no more.
@@ -174,7 +179,7 @@ def with_noise_model(
         if noise is None:
             break
         readings = beside(problem, noise, found.posterior)
-        found = replace(fit(readings), noise=noise)
+        found = replace(fit(readings, found, noise), noise=noise)
         if found.evidence > best.evidence + ahead_by:
             best, ahead_by = found, POLICY.settled
         elif i > 0:  # the labels that one σ² led to may hide how the noise varies: the first round need not be better
@@ -211,8 +216,8 @@ def _varying(residuals: Residuals, nearness: Nearness, levels: list[float]) -> I
         for spread, level in product(POLICY.spreads, levels):
             evidence, weights, log_prior = _maximised(residuals, spread * columns, level)
             log_noise = level + weights[-1] + spread * columns @ weights[:-1]
-            floor = POLICY.own_share * float(np.exp(log_noise.min()))
-            yield evidence, VaryingNoise(basis, spread, level + float(weights[-1]), weights[:-1], floor, log_prior)
+            own = POLICY.own_share * float(np.exp(log_noise.min()))
+            yield evidence, VaryingNoise(basis, spread, level + float(weights[-1]), weights[:-1], own, log_prior)
 
 
 def _proportional(residuals: Residuals, zero: float, levels: list[float]) -> Iterator[tuple[float, Noise]]:
@@ -230,7 +235,8 @@ def _proportional(residuals: Residuals, zero: float, levels: list[float]) -> Ite
         start = np.array([level, level - np.log(np.mean(squares))])
         bounds = np.column_stack([start - POLICY.widest, start + POLICY.widest])
         best = minimize(objective, start, jac=True, bounds=bounds)
-        yield -float(best.fun) + log_prior, ProportionalNoise(float(np.exp(best.x[1])), zero, log_prior)
+        own, relative = np.exp(best.x).tolist()
+        yield -float(best.fun) + log_prior, ProportionalNoise(own, relative, zero, log_prior)
 
 
 def _maximised(residuals: Residuals, columns: Array, level: float) -> tuple[float, Array, float]:

@@ -25,15 +25,15 @@ from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
-from biasgp.models.sparse.kinds import PRIOR, Group
+from biasgp.models.sparse.kinds import PRIOR, Group, Labels
 from biasgp.models.sparse.left_out import residuals
-from biasgp.models.sparse.search import POLICY, Known, Search, SparseBiasFit, State, at_lower_bound
+from biasgp.models.sparse.search import POLICY, Candidate, Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
-from biasgp.models.varying_noise import beside, with_noise_model
+from biasgp.models.varying_noise import Noise, beside, with_noise_model
 from biasgp.watch import stage
 
-__all__ = ["Recipe", "SparseBiasFit", "fit", "refit"]
+__all__ = ["Recipe", "RoughFit", "SparseBiasFit", "fit", "refit", "rough_fit"]
 
 
 def fit(
@@ -68,7 +68,7 @@ def fit(
         recipe.noise_model,
         problem,
         found,
-        lambda each: _fit(each, max_iter, rng, strategy, recipe, ordering),
+        lambda each, before, noise: _with_noise(before, noise, each, ordering, _Finish(recipe, max_iter, rng)),
         lambda each, model: residuals(each.clipped(recipe.fence), model, ordering),
     )
 
@@ -98,6 +98,41 @@ def _fit(
         if not lasting:
             return found
         return replace(_extended(few, rows, told.without(lasting), max_iter, strategy), noise=few.noise)
+    search, state, complete = _searched(problem, recipe)
+    return _concluded(told, search, state, complete, _Finish(recipe, max_iter, rng))
+
+
+def _with_noise(
+    before: SparseBiasFit, noise: Noise, problem: Problem, ordering: Ordering | None, finish: _Finish
+) -> SparseBiasFit:
+    """The fit to the same readings with what varies of their noise known, from where one with another noise ended.
+
+    Readings where the noise was larger than that may all have been taken for outliers: it begins from none, too.
+    """
+    assert before.known is not None
+    told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
+    search = Search(told.problem)
+    x = np.clip(np.append(state.x[:-1], np.log(noise.own)), *search.bounds.T)
+    with blas_threads_for(len(told.problem)):
+        found = search.improve("noise that varies", Candidate(x, state.slab, state.labels, state.curvature))
+        slab = replace(state.slab, variances=state.slab.variances[:1], replaced=False)
+        none = Candidate(found.x, slab, np.zeros_like(state.labels), found.curvature)
+        found = search.improve("no outlier", none, found)
+    return _concluded(told, search, found, _Complete(finish.recipe, looks_again=False), finish)
+
+
+def _concluded(told: _Told, search: Search, state: State, complete: _Complete, finish: _Finish) -> SparseBiasFit:
+    """The fit to all readings from where the search for labels is."""
+    with blas_threads_for(len(told.problem)):
+        if told.ordering is None:
+            found, _ = finish(search, complete(search, state), True)
+        else:
+            found = with_episodes(EpisodeSearch(search, state, told.ordering), complete, finish, finish.rng)
+    return told.everywhere(found)
+
+
+def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complete]:
+    """The search on all readings by way of some of them: where it is then, and all that is left to be tried."""
     rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
@@ -115,14 +150,48 @@ def _fit(
                 state = recipe.where_labels_moved(search, state, known_rows)
             if wider is not more[-1]:
                 state = _Complete(recipe, looks_again=True)(search, state)
-    complete = _Complete(recipe, looks_again=len(more) == 1)
-    finish = _Finish(recipe, max_iter, rng)
+    return search, state, _Complete(recipe, looks_again=len(more) == 1)
+
+
+@dataclass(frozen=True)
+class RoughFit:
+    """What kernels and transforms are compared by: log p(yᵢ | the others), labels, and log p(y, labels).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.models.sparse import RoughFit
+    >>> RoughFit(log_density=np.array([-1.0, -3.0]), labels=np.array([0, 1]), log_evidence=-5.0).labels.tolist()
+    [0, 1]
+    """
+
+    log_density: Array
+    labels: Labels
+    log_evidence: float
+
+
+def rough_fit(problem: Problem, max_iter: int, recipe: Recipe) -> RoughFit:
+    """The best labels and parameters, without the averages that predictions need.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from biasgp.kernels import SquaredExponential
+    >>> from biasgp.models.problem import Problem
+    >>> from biasgp.models.sparse import Recipe, rough_fit
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.05 * np.cos(40.0 * X[:, 0])
+    >>> y[[7, 20]] += 4.0
+    >>> found = rough_fit(Problem(X, y, SquaredExponential().bind(X), np.zeros(30)), 30, Recipe())
+    >>> np.flatnonzero(found.labels).tolist()
+    [7, 20]
+    """
+    problem = problem.clipped(recipe.fence)
+    search, state, complete = _searched(problem, recipe)
     with blas_threads_for(len(problem)):
-        if told.ordering is None:
-            found, _ = finish(search, complete(search, state), True)
-        else:
-            found = with_episodes(EpisodeSearch(search, state, told.ordering), complete, finish, rng)
-    return told.everywhere(found)
+        state = search.converged(complete(search, state), max_iter)
+        log_density = logsumexp(search.support(state).log_weights(), axis=1)
+    return RoughFit(log_density, state.labels, state.evidence)
 
 
 def refit(

@@ -7,6 +7,7 @@ Q = Q_rest + E q Eᵀ, where q is the small one: averages over labels are averag
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,6 +49,13 @@ class LabelAverage:
     """Log odds. A more certain label is not drawn in a sweep: it would change once in a thousand."""
     settled_from: float = 9.0
     """Log odds. A label more certain at the start is left out of the run: the others cannot bring it into doubt."""
+    up_to: int = 500
+    fewest: int = 10
+    """Readings up to which there are all sweeps, and how many there are at least: of more readings, a sweep of which
+    costs N³, each matters less to f."""
+    many: float = 0.5
+    """Share of the readings from which all of them are in the run: what it takes to leave the others out, some products
+    of matrices, then costs more than it saves."""
 
     def __call__(self, support: Support, rng: np.random.Generator) -> Moments:
         weights = support.log_weights()
@@ -55,10 +63,13 @@ class LabelAverage:
         rows = np.flatnonzero(doubt <= self.settled_from)
         if not len(rows):  # at least one: the least certain
             rows = np.array([int(doubt.argmin())])
-        average, probability[rows] = _Average(support, rows, self.sweeps), 0.0
-        part = average.part
+        average: _Average
+        sweeps = min(self.sweeps, max(self.fewest, self.sweeps * self.up_to // len(doubt)))
+        average = _OfMany(support, sweeps) if len(rows) > self.many * len(doubt) else _OfFew(support, rows, sweeps)
+        rows, part = average.rows, average.part
+        probability[rows] = 0.0
         weights = part.log_weights()
-        for sweep in range(self.burn_in + self.sweeps):
+        for sweep in range(self.burn_in + sweeps):
             doubt = _log_odds(weights)
             doubtful = np.flatnonzero(doubt < self.sampled_up_to)
             # Sorted by their odds first, so that neither the order of the rows nor the sign of y matters.
@@ -66,79 +77,147 @@ class LabelAverage:
             weights = part.log_weights() if moved else weights
             if sweep >= self.burn_in:
                 average.add()
-                probability[rows] += _probability_of_bias(weights) / self.sweeps
+                probability[rows] += _probability_of_bias(weights) / sweeps
         return average.moments(probability)
 
 
-class _Average:
-    """All readings given the labels of a part of them, and sums of what follows from the labels that part has had."""
+class _Average(ABC):
+    """Sums of what follows from the labels that `part`, a model of some readings given the others, has had."""
+
+    part: Support
+    U: Array
+    alpha: Array
+    """Of all readings at present: Q times the group means' columns, and Q(y − δ̂)."""
 
     def __init__(self, whole: Support, rows: NDArray[np.intp], size: int) -> None:
-        labels = whole.labels[rows]
-        if not whole.inside[rows].all():
-            clean = whole.labels.copy()
-            clean[rows] = 0
-            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean).holding(whole.verdict)
-        self.whole, self.rows = whole, rows
-        self.block = whole.Q[np.ix_(rows, rows)]
-        self.part, K = whole.part(rows, labels)
-        self.E = whole.Q[:, rows] @ K
-        self.Qy = whole.Qy - self.E @ whole.Qy[rows]
-        self.U = whole.U - self.E @ whole.U[rows]
-        self.diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
-        self.labels = whole.labels.copy()
-        n_means = self.U.shape[1]
-        self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
-        self.covariances = np.zeros((n_means, n_means))
+        self.rows, self.n, self.labels = rows, 0, whole.labels.copy()
         self.alphas, self.biases, self.variances = (np.zeros((size, len(whole.y))) for _ in range(3))
-        self.n = 0
 
     def add(self) -> None:
         """Count the labels as they are now."""
         part, n = self.part, self.n
         means, covariance = part.posterior_of_means()
-        self.cores += part.Q - part.U @ covariance @ part.U.T
-        self.crosses += covariance @ part.U.T
-        self.covariances += covariance
-        self.alphas[n] = self.Qy - self.U @ means + self.E @ (part.Qy - part.U @ means)
+        self._count(means, covariance)
+        self.alphas[n] = self.alpha
         self.labels[self.rows] = part.labels
         out = np.flatnonzero(self.labels)
         biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
         self.biases[n, out], self.variances[n, out] = biases
         self.n += 1
 
+    def moments(self, probability: Array) -> Moments:
+        """The average."""
+        alpha = self.alphas.mean(axis=0)
+        spread = self.alphas - alpha
+        precision = self._precision()
+        precision -= spread.T @ spread / self.n
+        bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
+        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance, self.labels.copy())
+
+    @abstractmethod
+    def _count(self, means: Array, covariance: Array) -> None:
+        """Count Q, and what U and α are at present."""
+
+    @abstractmethod
+    def _precision(self) -> Array:
+        """Mean of Q less what is known of the group means."""
+
+    @abstractmethod
+    def _diagonal(self, out: NDArray[np.intp]) -> Array:
+        """Of Q at present."""
+
+    @abstractmethod
     def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:
         """The bias of a replaced reading is its distance from f given the readings in the GP, and noise."""
+
+    def _shifted(self, out: NDArray[np.intp], means: Array, covariance: Array) -> tuple[Array, Array]:
+        """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
+        part, labels, U = self.part, self.labels, self.U
+        own, V, extra = labels[out] - 1, part.slab.mean_variance, part.added[labels[out]]
+        A = part.loadings[labels].T @ U
+        PZ = (U - U @ covariance @ A)[out, own]
+        ZPZ = (A - A @ covariance @ A).diagonal()[own]
+        precision = self._diagonal(out) - np.einsum("ij,ij->i", U[out] @ covariance, U[out])
+        variance = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
+        return means[own] + extra * self.alpha[out], np.maximum(variance, 0.0)
+
+
+class _OfFew(_Average):
+    """All readings given the labels of a part of them."""
+
+    def __init__(self, whole: Support, rows: NDArray[np.intp], size: int) -> None:
+        super().__init__(whole, rows, size)
+        labels = whole.labels[rows]
+        if not whole.inside[rows].all():
+            clean = whole.labels.copy()
+            clean[rows] = 0
+            whole = Support(whole.C, whole.y, whole.clean_noise, whole.slab, clean).holding(whole.verdict)
+        self.whole = whole
+        self.block = whole.Q[np.ix_(rows, rows)]
+        self.part, K = whole.part(rows, labels)
+        self.E = whole.Q[:, rows] @ K
+        self.rest_Qy = whole.Qy - self.E @ whole.Qy[rows]
+        self.rest_U = whole.U - self.E @ whole.U[rows]
+        self.rest_diagonal = whole.Q.diagonal() - np.einsum("ij,ij->i", self.E @ self.block, self.E)
+        n_means = self.rest_U.shape[1]
+        self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
+        self.covariances = np.zeros((n_means, n_means))
+
+    def _count(self, means: Array, covariance: Array) -> None:
+        part = self.part
+        self.cores += part.Q - part.U @ covariance @ part.U.T
+        self.crosses += covariance @ part.U.T
+        self.covariances += covariance
+        self.U = self.rest_U + self.E @ part.U
+        self.alpha = self.rest_Qy - self.rest_U @ means + self.E @ (part.Qy - part.U @ means)
+
+    def _precision(self) -> Array:
+        n, E, U = self.n, self.E, self.rest_U
+        mixed = U @ (self.crosses / n) @ E.T
+        precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
+        return np.asarray(precision - mixed - mixed.T)
+
+    def _diagonal(self, out: NDArray[np.intp]) -> Array:
+        E = self.E[out]
+        return np.asarray(self.rest_diagonal[out] + np.einsum("ij,ij->i", E @ self.part.Q, E))
+
+    def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:
         whole, cross = self.whole, self.whole.C[out]
         seen = cross @ self.E
         explained = np.einsum("ij,ij->i", cross @ whole.Q, cross)
         explained += np.einsum("ij,ij->i", seen @ (self.part.Q - self.block), seen)
         variance = np.maximum(whole.C.diagonal()[out] - explained, 0.0) + whole.clean_noise[out]
-        return whole.y[out] - cross @ self.alphas[self.n], variance
+        return whole.y[out] - cross @ self.alpha, variance
 
-    def _shifted(self, out: NDArray[np.intp], means: Array, covariance: Array) -> tuple[Array, Array]:
-        """δᵢ = m_g + its own part of variance τ²; its covariance with y is V·Z_g + τ²·eᵢ."""
-        part, labels = self.part, self.labels
-        own, V, extra = labels[out] - 1, part.slab.mean_variance, part.added[labels[out]]
-        U, E = self.U + self.E @ part.U, self.E[out]
-        A = part.loadings[labels].T @ U
-        PZ = (U - U @ covariance @ A)[out, own]
-        ZPZ = (A - A @ covariance @ A).diagonal()[own]
-        precision = self.diagonal[out] + np.einsum("ij,ij->i", E @ part.Q, E)
-        precision -= np.einsum("ij,ij->i", U[out] @ covariance, U[out])
-        variance = V + extra - V**2 * ZPZ - 2.0 * V * extra * PZ - extra**2 * precision
-        return means[own] + extra * self.alphas[self.n, out], np.maximum(variance, 0.0)
 
-    def moments(self, probability: Array) -> Moments:
-        """The average."""
-        n, E, U = self.n, self.E, self.U
-        alpha = self.alphas.mean(axis=0)
-        spread = self.alphas - alpha
-        mixed = U @ (self.crosses / n) @ E.T
-        precision = self.whole.Q + E @ (self.cores / n - self.block) @ E.T - U @ (self.covariances / n) @ U.T
-        precision -= mixed + mixed.T + spread.T @ spread / n
-        bias_variance = self.variances.mean(axis=0) + self.biases.var(axis=0)
-        return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance, self.labels.copy())
+class _OfMany(_Average):
+    """All readings as they are: where most are in doubt, to condition on the others costs more than it saves."""
+
+    def __init__(self, whole: Support, size: int) -> None:
+        super().__init__(whole, np.arange(len(whole.y)), size)
+        self.part = whole.copy()
+        self.sum = np.zeros_like(whole.C)
+        self.by_means: list[Array] = []
+
+    def _count(self, means: Array, covariance: Array) -> None:
+        part = self.part
+        self.sum += part.Q
+        self.U, self.alpha = part.U.copy(), part.Qy - part.U @ means
+        self.by_means.append(self.U @ np.linalg.cholesky(covariance))
+
+    def _precision(self) -> Array:
+        by_means = np.hstack(self.by_means)
+        self.sum -= by_means @ by_means.T
+        self.sum /= self.n
+        return self.sum
+
+    def _diagonal(self, out: NDArray[np.intp]) -> Array:
+        return np.asarray(self.part.diagonal[out])
+
+    def _replaced(self, out: NDArray[np.intp]) -> tuple[Array, Array]:
+        part = self.part
+        variance = np.maximum(part.C.diagonal()[out] - part.explained(out), 0.0) + part.clean_noise[out]
+        return part.y[out] - part.C[out] @ self.alpha, variance
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense import add_outer, factorise
+from biasgp.covariance.dense import add_outer, add_product, factorise
+from biasgp.covariance.dense_engine import Inverse
 from biasgp.models.problem import EVERYTHING, LOG_2PI, Rows
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab, log_normal
 
@@ -62,16 +63,22 @@ class Support:
     """
 
     def __init__(
-        self, C: Array, y: Array, noise: Array, slab: Slab, labels: Labels, fixed: _FixedLabels | None = None
+        self, C: Array | Inverse, y: Array, noise: Array, slab: Slab, labels: Labels, fixed: _FixedLabels | None = None
     ) -> None:
-        self.C, self.y, self.clean_noise, self.slab = C, y, noise, slab
+        """With C, or with the inverse for these labels, which is then its own."""
+        known = C if isinstance(C, Inverse) else None
+        self.C = C = C.C if isinstance(C, Inverse) else C
+        self.y, self.clean_noise, self.slab = y, noise, slab
         self.labels = labels.copy()
         self.fixed = fixed or _FixedLabels(values=y, loadings=0.0)
         self.added, self.loadings = slab.added, slab.loadings
-        self._waiting, self._factors = np.empty((len(y), _POLICY.batch)), np.empty(_POLICY.batch)
+        self._waiting, self._factors = np.empty((len(y), _POLICY.batch), order="F"), np.empty(_POLICY.batch)
         self._n_waiting = 0
+        self._explained = np.full(len(y), np.nan)
         noise, rows = self.clean_noise + self.added[labels], np.flatnonzero(self.inside)
-        if len(rows) == len(y):
+        if known is not None:
+            self.logdet, self._Q = known.logdet, known.Q
+        elif len(rows) == len(y):
             factor = factorise(C, noise)
             self.logdet, self._Q = factor.logdet, factor.inverse(overwrite=True)
         else:
@@ -116,7 +123,7 @@ class Support:
         """The inverse, N×N: updates that wait are applied first."""
         if self._n_waiting:
             waiting, self._n_waiting = self._waiting[:, : self._n_waiting], 0
-            self._Q += (waiting * self._factors[: waiting.shape[1]]) @ waiting.T
+            self._Q = add_product(self._Q, waiting * self._factors[: waiting.shape[1]], waiting)
             self._renew()
         return self._Q
 
@@ -214,9 +221,9 @@ class Support:
         Qii = np.where(inside, self.diagonal[rows], 1.0)
         residual, v = self.Qy[rows] / Qii, 1.0 / Qii - noise - self.added[labels]
         if not inside.all():
-            cross = self.C[rows][~inside]
-            residual[~inside] = self.y[rows][~inside] - cross @ self.Qy
-            v[~inside] = self.C.diagonal()[rows][~inside] - np.einsum("ij,ij->i", cross @ self.Q, cross)
+            outside = np.arange(len(self.y))[rows][~inside]
+            residual[~inside] = self.y[outside] - self.C[outside] @ self.Qy
+            v[~inside] = self.C.diagonal()[outside] - self.explained(outside)
         # The covariance of m without i is S after another rank-one update: S + Su(Su)ᵀ/(Qᵢᵢ − uᵀSu).
         means, S = self.posterior_of_means()
         SU = U @ S
@@ -226,6 +233,14 @@ class Support:
         expected = loading @ means - along * ((self.Qy[rows] - U @ means) / remaining)
         spread = ((loading @ S) * loading).sum(axis=2) + along**2 / remaining
         return (residual - expected).T, (np.maximum(v, 0.0) + noise + spread).T
+
+    def explained(self, outside: NDArray[np.intp]) -> Array:
+        """Variance of f at readings outside the GP that those inside explain; kept up to date from then on."""
+        new = outside[np.isnan(self._explained[outside])]
+        if len(new):
+            cross = self.C[new]
+            self._explained[new] = np.einsum("ij,ij->i", cross @ self.Q, cross)
+        return self._explained[outside]
 
     def label_prior(self, rows: Rows = EVERYTHING) -> Array:
         """p(labelᵢ = c | the other labels), with the shares integrated out."""
@@ -272,7 +287,7 @@ class Support:
 
     def _take_out(self, i: int) -> None:
         q = self._Q[i].copy()
-        self._Q = add_outer(self._Q, -1.0 / q[i], q)
+        self._add_outer(-1.0 / q[i], q)
         self._Q[i], self._Q[:, i] = 0.0, 0.0
         self.logdet += float(np.log(q[i]))
 
@@ -281,8 +296,15 @@ class Support:
         # At least the noise, except for rounding.
         pivot = max(float(self.C[i, i] + self.clean_noise[i] - self.C[i] @ border), float(self.clean_noise[i]))
         border[i] = -1.0
-        self._Q = add_outer(self._Q, 1.0 / pivot, border)
+        self._add_outer(1.0 / pivot, border)
+        self._explained[i] = np.nan
         self.logdet += float(np.log(pivot))
+
+    def _add_outer(self, factor: float, v: Array) -> None:
+        """factor·vvᵀ is added to Q, and to what it explains of the readings outside."""
+        self._Q = add_outer(self._Q, factor, v)
+        known = np.flatnonzero(~np.isnan(self._explained))
+        self._explained[known] += factor * (self.C[known] @ v) ** 2
 
     def sweep(
         self,

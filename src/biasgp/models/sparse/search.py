@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.dense_engine import DenseEngine
-from biasgp.kernels import Kernel
+from biasgp.covariance.dense_engine import DenseCovariance, DenseEngine, Inverse
+from biasgp.kernels import Kernel, Pullback
 from biasgp.models.diagnosis import Finding, looks_like_noise
 from biasgp.models.episodes import Episode, Run
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
@@ -173,7 +173,7 @@ class SparseBiasFit(FitResult):
 class LabelledLikelihood:
     """−log p(y, θ | labels) with the group means at their estimates, and its gradient in (θ, log σ², log τ²).
 
-    `latest` is where it was evaluated last, and C there.
+    `latest` is where it was evaluated last, with the covariance there. `at_hand` are such, for the first evaluation.
     """
 
     def __init__(self, problem: Problem, slab: Slab, labels: Labels) -> None:
@@ -182,17 +182,22 @@ class LabelledLikelihood:
         # Every column of Z has a coefficient with its own prior precision; at present all are group means.
         self.Z, self.prior_precision = self.members, slab.prior_precision
         self.layout = Layout(theta=len(problem.kernel.theta), noise=1, slab=self.members.shape[1])
-        self.latest = np.empty(0), np.empty((0, 0))
+        self.latest: tuple[Array, DenseCovariance] | None = None
+        self.at_hand: tuple[Array, DenseCovariance] | None = None
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         layout, Z = self.layout, self.Z
         variance, slab_variances = layout.value(x, "noise"), layout.values(x, "slab")
-        kernel = self.problem.kernel.with_theta(x[layout["theta"]])
-        K = self.engine.covariance(kernel, variance + self.problem.known + self.members @ slab_variances)
-        self.latest = x.copy(), K.C
+        self.latest = None  # not one more N×N array while the next are made
+        if self.at_hand is not None and np.array_equal(x, self.at_hand[0]):
+            (_, K), self.at_hand = self.at_hand, None
+        else:
+            kernel = self.problem.kernel.with_theta(x[layout["theta"]])
+            K = self.engine.covariance(kernel, variance + self.problem.known + self.members @ slab_variances)
+            self.latest = x.copy(), K
         solved = K.solve(np.column_stack([self.problem.y, Z]))
         means = np.linalg.solve(Z.T @ solved[:, 1:] + np.diag(self.prior_precision), Z.T @ solved[:, 0])
-        found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True)
+        found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True, keep_inverse=True)
         by_slab = slab_variances * (self.members.T @ found.by_noise)
         cost, by_theta = self.problem.cost_of(x[layout["theta"]])
         gradient = np.concatenate([found.by_theta + by_theta, [variance * found.by_noise.sum()], by_slab])
@@ -209,7 +214,7 @@ class Search:
         self.trace: list[Step] = []
         self.ended: list[State] = []
         # None, not an empty θ: a kernel may have no free parameters.
-        self._covariance: tuple[Array, Array] | None = None
+        self._covariance: tuple[Array, Array, Pullback] | None = None
         self._latest: tuple[Array, Support | None] = np.empty(0), None
 
     def refit(
@@ -229,32 +234,62 @@ class Search:
                 information = slab.information(float(np.exp(start.x[-1])), labels)
                 curvature = np.pad(curvature, (0, slab.n_groups)) + np.diag([*np.zeros(p), *information])
         if earlier is not None:
-            report = go_on(objective, earlier, bounds, max_iter, enough)
+            x, report = earlier.x, go_on(objective, earlier, bounds, max_iter, enough)
         else:
+            objective.at_hand = self._at_hand(x, replace(start, labels=labels))
             report = minimize(objective, x, bounds, max_iter, curvature, enough)
         if slab.replaced:
             slab = Slab.of_replaced(self.y[labels > 0], slab.mean_variance)
         else:
-            slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
-            # C alone: the gradient has overwritten the factor and the inverse. To make them again in `support` takes
-            # about 5 % of a fit; to keep them, one more N×N array in every evaluation.
-            x, C = objective.latest
-            if np.array_equal(x, report.x):
-                self._covariance = x[: p - 1], C
+            if not np.array_equal(x, report.x):  # else what is known of the start stays known
+                slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
+            if objective.latest is not None and np.array_equal(objective.latest[0], report.x):
+                self._keep(objective.latest[1], Candidate(report.x[:p], slab, labels))
         return Candidate(report.x[:p], slab, labels, report.first(p).curvature), report
 
     def support(self, at: Candidate) -> Support:
         """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
+        if (known := self._known_support(at)) is not None:
+            return known
+        C, _ = self._covariance_at(at.x[:-1])
+        return self._new_support(C, replace(at, labels=self.problem.held(at.labels)))
+
+    def _known_support(self, at: Candidate) -> Support | None:
+        """What follows from a candidate, where that is at hand."""
         for x, known in ((at.x, at.support), self._latest):
             if known is not None and known.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
                 return known
-        theta, noise = at.x[:-1].copy(), np.exp(at.x[-1]) + self.known
-        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
-            self._covariance = theta, self.problem.covariance(theta)
-        labels = self.problem.held(at.labels)
-        support = Support(self._covariance[1], self.y, noise, at.slab, labels).holding(self.problem.verdict)
+        return None
+
+    def _new_support(self, C: Array | Inverse, at: Candidate) -> Support:
+        noise = np.exp(at.x[-1]) + self.known
+        support = Support(C, self.y, noise, at.slab, at.labels).holding(self.problem.verdict)
         self._latest = at.x.copy(), support
         return support
+
+    def _covariance_at(self, theta: Array) -> tuple[Array, Pullback]:
+        """C and its pullback; the latest are kept."""
+        if self._covariance is None or not np.array_equal(self._covariance[0], theta):
+            self._covariance = None
+            C, pullback = self.kernel.with_theta(theta).vjp(self.X)
+            shared = self.problem.shared
+            self._covariance = theta.copy(), C if shared is None else C + shared @ shared.T, pullback
+        return self._covariance[1:]
+
+    def _at_hand(self, x: Array, start: Candidate) -> tuple[Array, DenseCovariance] | None:
+        """K at the start of a search, where its inverse is at hand: moves of labels have kept it up to date."""
+        support = None if start.slab.replaced else self._known_support(start)
+        if support is None:
+            return None
+        C, pullback = self._covariance_at(start.x[:-1])
+        kernel, noise = self.kernel.with_theta(start.x[:-1]), support.clean_noise + support.added[start.labels]
+        known = Inverse(C, support.Q, support.logdet)
+        return x, DenseEngine(self.X).from_inverse(kernel, noise, pullback, known)
+
+    def _keep(self, K: DenseCovariance, at: Candidate) -> None:
+        """What a search for parameters has made at its end serves for the labels: nothing is factorised twice."""
+        self._covariance = at.x[:-1].copy(), K.C, K.pullback
+        self._new_support(K.known(), at)
 
     def improve(self, stage: str, start: Candidate, best: State | None = None, slack: float = np.inf) -> State:
         """The better of the best state and the one that a start leads to: parameters and labels in turn.
