@@ -28,6 +28,8 @@ from biasgp.covariance.protocol import Posterior
 from biasgp.models.problem import FitResult, Problem
 from biasgp.models.sparse.kinds import log_normal
 
+LEAST_BIAS = 1.0
+"""In units of y's robust standard deviation: what is closer to f may as well be noise that varies."""
 CONSTANT, VARYING, PROPORTIONAL, AUTO = "constant", "varying", "proportional", "auto"
 NOISE_MODELS = (AUTO, CONSTANT, VARYING, PROPORTIONAL)
 _Model = TypeVar("_Model", bound=FitResult)
@@ -196,8 +198,9 @@ def _fitted_noise(noise_model: str, model: FitResult, residuals: Residuals, zero
     """The noise that the residuals have; None where one σ² is as good."""
     if len(residuals.value) < POLICY.min_readings:
         return None
-    # From the level of the noise as it is, and from one that takes all residuals for noise.
-    levels = np.log([np.median(residuals.noise), np.mean(residuals.value**2)]).tolist()
+    # From the level of the noise as it is, and from one that takes all residuals for noise which may be noise.
+    usual, small = float(np.median(residuals.noise)), residuals.value[np.abs(residuals.value) < LEAST_BIAS]
+    levels = np.log([usual, max(usual, float(np.mean(small**2)) if len(small) else 0.0)]).tolist()
     one = max(_maximised(residuals, np.empty((len(residuals.value), 0)), level)[0] for level in levels)
     found, lowest = list[tuple[float, Noise]](), float((residuals.mean + residuals.value).min())
     if noise_model in (AUTO, VARYING):

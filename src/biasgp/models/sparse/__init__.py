@@ -25,12 +25,12 @@ from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
-from biasgp.models.sparse.kinds import PRIOR, Group, Labels
+from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.left_out import residuals
 from biasgp.models.sparse.search import POLICY, Candidate, Known, Search, SparseBiasFit, State, at_lower_bound
 from biasgp.models.sparse.starts import RECIPE, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
-from biasgp.models.varying_noise import Noise, beside, with_noise_model
+from biasgp.models.varying_noise import LEAST_BIAS, Noise, beside, with_noise_model
 from biasgp.watch import stage
 
 __all__ = ["Recipe", "RoughFit", "SparseBiasFit", "fit", "refit", "rough_fit"]
@@ -107,7 +107,7 @@ def _with_noise(
 ) -> SparseBiasFit:
     """The fit to the same readings with what varies of their noise known, from where one with another noise ended.
 
-    Readings where the noise was larger than that may all have been taken for outliers: it begins from none, too.
+    Where the noise is larger than that was, readings have been taken for outliers: it begins without small biases, too.
     """
     assert before.known is not None
     told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
@@ -115,9 +115,11 @@ def _with_noise(
     x = np.clip(np.append(state.x[:-1], np.log(noise.own)), *search.bounds.T)
     with blas_threads_for(len(told.problem)):
         found = search.improve("noise that varies", Candidate(x, state.slab, state.labels, state.curvature))
-        slab = replace(state.slab, variances=state.slab.variances[:1], replaced=False)
-        none = Candidate(found.x, slab, np.zeros_like(state.labels), found.curvature)
-        found = search.improve("no outlier", none, found)
+        bias = search.bias(found) if not found.slab.replaced else search.y
+        large = (found.labels > 0) & (np.abs(bias) > LEAST_BIAS)
+        spread = max(float(np.var(bias[large])), PRIOR.lowest_variance) if large.any() else found.slab.variances[0]
+        start = Candidate(found.x, Slab((spread,), found.slab.mean_variance), large.astype(np.intp), found.curvature)
+        found = search.improve("large biases", start, found)
     return _concluded(told, search, found, _Complete(finish.recipe, looks_again=False), finish)
 
 

@@ -21,7 +21,7 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import PRIOR, Group, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, SparseBiasFit, State
-from biasgp.models.varying_noise import Residuals
+from biasgp.models.varying_noise import LEAST_BIAS, Residuals
 
 NEAREST = 60
 """Readings by which one is explained among many: others add next to nothing to what these say."""
@@ -78,7 +78,7 @@ def left_out(problem: Problem, model: SparseBiasFit, ordering: Ordering | None, 
 def residuals(problem: Problem, model: SparseBiasFit, ordering: Ordering | None) -> Residuals:
     """What the readings of an exact fit say about the noise.
 
-    A bias is at least as large as the response varies: what is closer to f may as well be noise that varies.
+    Biases are at least as large as the response varies: what is closer to f may as well be noise.
     """
     known = model.known
     assert known is not None
@@ -86,7 +86,7 @@ def residuals(problem: Problem, model: SparseBiasFit, ordering: Ordering | None)
     runs, state = known.explanations[0]
     left = _Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
     mean, variance = left.as_clean()
-    groups = [replace(group, variance=max(group.variance, 1.0)) for group in model.groups]
+    groups = [replace(group, variance=max(group.variance, LEAST_BIAS**2)) for group in model.groups]
     slab, y = Slab.of_groups(groups, model.slab.replaced), left.problem.y
     joint = slab.log_predictive(y, mean, variance + left.noise)
     clean = float(np.log1p(-sum(slab.shares)))
