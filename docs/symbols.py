@@ -1,4 +1,4 @@
-"""What the page of each estimator says of the paper: its section, and the rows of GLOSSARY.md that name a part of it."""
+"""What the page of each estimator says of the paper: its section, and rows of GLOSSARY.md."""
 
 from __future__ import annotations
 
