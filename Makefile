@@ -34,10 +34,11 @@ lint: $(READY)
 	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
 	$(BIN)/lint-imports
 
-# Every warning is an error; what comes out is docs/_build/html.
+# Every warning is an error; what comes out is docs/_build/html, of which links and accessibility are tested.
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	BIASGP_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/docs/test_built_site.py
 
 wheels: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
@@ -62,7 +63,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/large.py --save $(KEPT)/large.json
 	$(BIN)/python benchmarks/state_space.py --save $(KEPT)/state-space.json
 	$(BIN)/python benchmarks/faults.py --save $(KEPT)/faults.json
-	cp $(KEPT)/faults.json $(KEPT)/faults-together.json
 	$(BIN)/python benchmarks/shapes.py --save $(KEPT)/shapes.json
 	$(BIN)/python benchmarks/shapes.py --only sizes --others --draws 30 --save $(KEPT)/shapes-sizes.json
 	$(BIN)/python benchmarks/kills.py

@@ -250,7 +250,9 @@ TABLES: dict[str, Callable[[list[Row]], str]] = {
     "state-space": figures,
     "large": figures,
 }
-"""By the name of the result file."""
+"""By the name of the block, which is that of its result file as a rule."""
+FILES = {"faults-together": "faults"}
+"""Of blocks that have none of their own."""
 
 
 def rendered(name: str, result: dict[str, Any]) -> str:
@@ -264,7 +266,7 @@ def in_step(page: str, results: Path) -> str:
 
     def block(match: re.Match[str]) -> str:
         name, text = match["name"], match["text"]
-        file = results / f"{name}.json"
+        file = results / f"{FILES.get(name, name)}.json"
         if file.exists():
             text = rendered(name, json.loads(file.read_text(encoding="utf-8")))
         elif not text.startswith(EARLIER):

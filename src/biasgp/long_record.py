@@ -58,7 +58,7 @@ class LongFit:
     noise_variance : float
         Of a reading that is no outlier.
     groups : tuple of Group
-        Kinds of outliers, as SparseBiasGP.groups_ has them; empty for a GaussianGP.
+        Kinds of outliers, as `SparseBiasGP.groups_` has them; empty for a GaussianGP.
     n_readings, n_outliers : int
         Of the whole record.
     log_likelihood : float

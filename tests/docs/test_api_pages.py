@@ -16,7 +16,7 @@ import biasgp
 
 SOURCE, DOCS = Path(biasgp.__file__).parent, Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "api.rst", *sorted((DOCS / "api").glob("*.rst"))]
-DIRECTIVE = re.compile(r"\.\. (?:auto(?:class|function|exception)|py:(?:data|module)):: (\S+)")
+DIRECTIVE = re.compile(r"\.\. (?:auto(?:class|function|exception|module)|py:data):: (\S+)")
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="the pages are in the repository")
 
 
