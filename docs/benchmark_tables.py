@@ -78,8 +78,8 @@ def accuracy_in_short(rows: list[Row]) -> str:
     worst = number(max(row["worst"] for row in sparse), 3)
     return (
         f"On the paper's {len(sparse)} scenarios (N = 300) the mean squared error of `SparseBiasGP` is {low} to {high} "
-        f"times that of a GP\nthat was *told* which readings are outliers, and no single replicate is worse than {worst} "
-        "times."
+        f"times that of a GP\nthat was *told* which readings are outliers, and no single replicate is "
+        f"worse than {worst} times."
     )
 
 
