@@ -34,10 +34,11 @@ lint: $(READY)
 	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
 	$(BIN)/lint-imports
 
-# Every warning is an error; what comes out is docs/_build/html.
+# Every warning is an error; what comes out is docs/_build/html, of which links and accessibility are tested.
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	BIASGP_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/docs/test_built_site.py
 
 wheels: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
@@ -45,23 +46,29 @@ wheels: $(READY)
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 
+# What the tables of the docs are made of is kept in docs/results.
+KEPT := docs/results
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
-	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/stress.py
-	$(BIN)/python benchmarks/calibration.py
-	$(BIN)/python benchmarks/student_t.py
+	$(BIN)/python benchmarks/accuracy.py --save $(KEPT)/accuracy.json
+	$(BIN)/python benchmarks/speed.py --save $(KEPT)/speed.json
+	$(BIN)/python benchmarks/stress.py --save $(KEPT)/stress.json
+	$(BIN)/python benchmarks/calibration.py --save $(KEPT)/calibration.json
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/student_t.py --save $(KEPT)/student-t.json
 	$(BIN)/python benchmarks/scale_mixture.py
-	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/memory.py --save $(KEPT)/memory.json
 	$(BIN)/python benchmarks/command.py
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/fleet.py
-	$(BIN)/python benchmarks/large.py
-	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/large.py --save $(KEPT)/large.json
+	$(BIN)/python benchmarks/state_space.py --save $(KEPT)/state-space.json
+	$(BIN)/python benchmarks/faults.py --save $(KEPT)/faults.json
+	$(BIN)/python benchmarks/shapes.py --save $(KEPT)/shapes.json
+	$(BIN)/python benchmarks/shapes.py --only sizes --others --draws 30 --save $(KEPT)/shapes-sizes.json
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/app.py
+	$(BIN)/python docs/benchmark_tables.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biasgp needs Python 3.11 or newer; set PYTHON=")'

@@ -1,6 +1,7 @@
 """Accuracy on the paper's scenarios: mean MSE and NLPD of each method beside the oracle's.
 
     python benchmarks/accuracy.py [--datasets 1d friedman] [--scenarios 1 8] [--replicates 15] [--methods cob rab]
+        [--out FILE.csv] [--save FILE.json]
 
 'oracle' is GaussianGP fitted without the true outliers, 'clean' is GaussianGP on the data before the biases were added.
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 import argparse
 import csv
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+import saved
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, metrics
 from biasgp.data import SCENARIOS, Simulation, simulate
 
@@ -60,12 +62,8 @@ def run(dataset: str, scenario: int, replicate: int, methods: list[str], seed: i
     return [{**key, "method": name, **score(model, data)} for name, model in fits.items()]
 
 
-def table(rows: list[dict[str, object]]) -> None:
+def summary(rows: list[dict[str, object]]) -> Iterator[dict[str, object]]:
     """Means over replicates, with the ratio of mean MSEs and the worst single one."""
-    print(
-        f"{'dataset':9} {'s':>2} {'method':7} {'MSE':>7} {'/oracle':>8} {'worst':>7} {'/clean':>7} {'NLPD':>7} "
-        f"{'-oracle':>8} {'prec':>6} {'recall':>6}"
-    )
     for dataset, scenario, method in dict.fromkeys((r["dataset"], r["scenario"], r["method"]) for r in rows):
         here = [r for r in rows if (r["dataset"], r["scenario"]) == (dataset, scenario)]
         column = {
@@ -74,11 +72,31 @@ def table(rows: list[dict[str, object]]) -> None:
             for f in FIELDS[4:]
         }
         mse, oracle, clean = column[method, "mse"], column["oracle", "mse"], column["clean", "mse"]
+        nlpd = column[method, "nlpd"].mean()
+        yield {
+            "dataset": dataset,
+            "scenario": scenario,
+            "method": method,
+            "mse": mse.mean(),
+            "over_oracle": mse.mean() / oracle.mean(),
+            "worst": (mse / oracle).max(),
+            "over_clean": mse.mean() / clean.mean(),
+            "nlpd": nlpd,
+            "nlpd_less_oracle": nlpd - column["oracle", "nlpd"].mean(),
+            "precision": column[method, "precision"].mean(),
+            "recall": column[method, "recall"].mean(),
+        }
+
+
+def table(found: list[dict[str, object]]) -> None:
+    print(
+        f"{'dataset':9} {'s':>2} {'method':7} {'MSE':>7} {'/oracle':>8} {'worst':>7} {'/clean':>7} {'NLPD':>7} "
+        f"{'-oracle':>8} {'prec':>6} {'recall':>6}"
+    )
+    for each in found:
         print(
-            f"{dataset:9} {scenario:2} {method:7} {mse.mean():7.4f} {mse.mean() / oracle.mean():8.4f} "
-            f"{(mse / oracle).max():7.3f} {mse.mean() / clean.mean():7.4f} {column[method, 'nlpd'].mean():7.4f} "
-            f"{column[method, 'nlpd'].mean() - column['oracle', 'nlpd'].mean():+8.4f} "
-            f"{column[method, 'precision'].mean():6.3f} {column[method, 'recall'].mean():6.3f}"
+            "{dataset:9} {scenario:2} {method:7} {mse:7.4f} {over_oracle:8.4f} {worst:7.3f} {over_clean:7.4f} "
+            "{nlpd:7.4f} {nlpd_less_oracle:+8.4f} {precision:6.3f} {recall:6.3f}".format(**each)
         )
 
 
@@ -90,6 +108,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="also write every replicate to this CSV")
+    saved.add_option(parser)
     args = parser.parse_args()
     warnings.simplefilter("ignore", BiasGPWarning)
     rows = [
@@ -99,7 +118,9 @@ def main() -> None:
         for replicate in range(args.replicates)
         for row in run(dataset, scenario, replicate, args.methods, args.seed)
     ]
-    table(rows)
+    found = list(summary(rows))
+    table(found)
+    saved.write(args.save, found)
     if args.out:
         with args.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)

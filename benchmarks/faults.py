@@ -1,7 +1,7 @@
 """Sparse bias on faults that last: simulated shifts, ramps and stuck sensors, records without a fault, real faults.
 
     python benchmarks/faults.py [--series 30] [--only "shift of 5" ...] [--readings 400] [--many]
-        [--faults FOLDER] [--jobs 2]
+        [--faults FOLDER] [--save FILE.json] [--jobs 2]
 
 N = 400, f Matérn 3/2 with length-scale 30 and standard deviation 1, σ = 0.3, two faults per series. The oracle is the
 plain GP without the faulty readings (of records without a fault, with all). Columns: MSE of f over the oracle's (ratio
@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import saved
 from biasgp import GaussianGP, SparseBiasGP
 from biasgp.data.faults import FaultScenario, FaultySeries, TogetherScenario
 from biasgp.kernels import Matern32, Same
@@ -128,8 +129,8 @@ def together(name: str, seed: int) -> dict[str, float]:
     }
 
 
-def report_together(name: str, results: list[dict[str, float]]) -> None:
-    """One line of the table for co-located sensors."""
+def report_together(name: str, results: list[dict[str, float]]) -> dict[str, object]:
+    """One line of the table for co-located sensors, and its figures."""
     column = {key: np.array([each[key] for each in results]) for key in results[0]}
     print(
         f"{name:26} rmse of y - bias {np.sqrt(np.mean(column['drifting'] ** 2)):6.3f} worst "
@@ -138,6 +139,15 @@ def report_together(name: str, results: list[dict[str, float]]) -> None:
         f"({column['seconds'].mean():.2f} s)",
         flush=True,
     )
+    return {
+        "row": name,
+        "series": len(results),
+        "drifting": np.sqrt(np.mean(column["drifting"] ** 2)),
+        "worst": column["drifting"].max(),
+        "f_over_oracle": column["f"].mean() / column["oracle"].mean(),
+        "inside": column["inside"].mean(),
+        "seconds": column["seconds"].mean(),
+    }
 
 
 def _ends_found(data: FaultySeries, model: SparseBiasGP) -> bool:
@@ -153,8 +163,8 @@ def _named(data: FaultySeries, model: SparseBiasGP) -> bool:
     return all(rows & set(range(first, stop)) for first, stop in data.faults)
 
 
-def report(name: str, results: list[dict[str, float]]) -> None:
-    """One line of the table."""
+def report(name: str, results: list[dict[str, float]]) -> dict[str, object]:
+    """One line of the table, and its figures."""
     column = {key: np.array([each[key] for each in results]) for key in results[0]}
     ratio = column["mse"] / column["oracle"]
     good = (ratio <= 1.25) | ((column["notes"] > 0) & (column["named"] > 0))
@@ -166,6 +176,19 @@ def report(name: str, results: list[dict[str, float]]) -> None:
         f"{column['seconds'].sum() / column['without'].sum():5.2f} ({column['without'].mean():.2f} s)",
         flush=True,
     )
+    return {
+        "row": name,
+        "series": len(results),
+        "over_oracle": column["mse"].mean() / column["oracle"].mean(),
+        "within": np.mean(ratio <= 1.25),
+        "or_named": np.mean(good),
+        "ends": column["ends"].mean(),
+        "flagged": column["flagged"].mean(),
+        "episodes": column["episodes"].sum(),
+        "notes": column["notes"].sum(),
+        "inside": column["inside"].mean(),
+        "time": column["seconds"].sum() / column["without"].sum(),
+    }
 
 
 def real(path: Path) -> str:
@@ -200,19 +223,23 @@ def main() -> None:
     parser.add_argument("--readings", type=int, help="of each series, instead of 400 (co-located sensors excepted)")
     parser.add_argument("--faults", type=Path, help="a folder of windows with real faults")
     parser.add_argument("--jobs", type=int, default=2)
+    saved.add_option(parser)
     arguments = parser.parse_args()
+    rows: list[dict[str, object]] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for name in arguments.only:
             if name in TOGETHER:
-                report_together(name, list(pool.map(together, [name] * arguments.series, range(arguments.series))))
+                found = list(pool.map(together, [name] * arguments.series, range(arguments.series)))
+                rows.append(report_together(name, found))
             else:
                 work = partial(one, readings=arguments.readings)
-                report(name, list(pool.map(work, [name] * arguments.series, range(arguments.series))))
-        for name in MANY if arguments.many else ():
-            report(name, list(pool.map(one, [name] * LONG_RECORDS, range(LONG_RECORDS))))
+                rows.append(report(name, list(pool.map(work, [name] * arguments.series, range(arguments.series)))))
+        if arguments.many:
+            rows += [report(name, list(pool.map(one, [name] * LONG_RECORDS, range(LONG_RECORDS)))) for name in MANY]
         if arguments.faults is not None:
             for line in pool.map(real, sorted(arguments.faults.glob("*.csv"))):
                 print(line, flush=True)
+    saved.write(arguments.save, rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Many readings: every figure of docs/large-data.md, against GPBoost's plain Vecchia fit in the same run.
 
     python benchmarks/large.py                     everything
-    python benchmarks/large.py --only gpboost --size 20000
+    python benchmarks/large.py --only gpboost --size 20000 --save FILE.json
 
 Parts: exactness, accuracy, auto, curves, gpboost, growth, million, neighbours, cluster, kill; gpboost ends with
 gpboost_t, GPBoost's robust fit to fewer readings. Each runs in its own process, with the machine's cores; times are
@@ -16,7 +16,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,11 +26,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+import saved
 from biasgp import ConstantBiasGP, GaussianGP, SparseBiasGP
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.covariance.vecchia import Vecchia
 from biasgp.kernels import Exponential, Matern32
 from biasgp.metrics import mse, nlpd
+from saved import figure as row
 
 SIGMA, LENGTH, SHARE, SHIFT = 0.1, 0.2, 0.1, 10.0
 DEFAULT_SIZE = 100_000
@@ -85,10 +86,6 @@ def timed(work: Callable[[], Any], client: Any = None) -> tuple[Spent, Any]:
 
 def cpu_seconds(client: Any) -> float:
     return time.process_time() + (sum(client.run(time.process_time).values()) if client is not None else 0.0)
-
-
-def row(name: str, value: str, bar: str = "") -> None:
-    print(f"{name:<72} {value:>24}   {bar}", flush=True)
 
 
 def exactness(_: int) -> None:
@@ -332,9 +329,8 @@ PARTS = {part.__name__: part for part in (*_ALL, gpboost_t)}
 
 def in_a_process_of_its_own(part: str, size: int, what: str = "") -> None:
     """Run a part; where `what` names a fit of somebody else's in it, that is ended when its time is up."""
-    command = [sys.executable, __file__, "--only", part, "--size", str(size), "--here"]
     try:
-        subprocess.run(command, check=False, timeout=ROBUST_LIMIT if what else None)
+        saved.part([__file__, "--only", part, "--size", str(size), "--here"], ROBUST_LIMIT if what else None)
     except subprocess.TimeoutExpired:
         row(f"  {what} of N = {ROBUST_SIZE:,}", f"not finished in {ROBUST_LIMIT:g} s")
 
@@ -344,12 +340,14 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, nargs="+", default=[part.__name__ for part in _ALL])
     parser.add_argument("--size", type=int, default=DEFAULT_SIZE, help="the N that the others are multiples of")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    saved.add_option(parser)
     arguments = parser.parse_args()
     for name in arguments.only:
         if arguments.here:
             PARTS[name](arguments.size)
         else:
             in_a_process_of_its_own(name, arguments.size, "GPBoost's robust fit" if name == "gpboost_t" else "")
+    saved.write_figures(arguments.save)
 
 
 if __name__ == "__main__":

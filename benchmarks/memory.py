@@ -1,6 +1,6 @@
 """Peak resident memory of a fit over the baseline, in N×N arrays of doubles.
 
-python benchmarks/memory.py [--n 5000]
+python benchmarks/memory.py [--n 5000] [--save FILE.json]
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+
+import saved
 
 CODE = """
 import resource, warnings
@@ -31,12 +33,16 @@ print((after - before) * 1024 / (8 * {n} ** 2))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=5000)
-    n = parser.parse_args().n
+    saved.add_option(parser)
+    arguments, rows = parser.parse_args(), []
+    n = arguments.n
     for name in ("GaussianGP", "ConstantBiasGP"):
         for kernel in ("SquaredExponential", "Exponential"):
             code = CODE.format(n=n, name=name, kernel=kernel)
             peak = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
             print(f"N = {n}: {name} with {kernel}: {float(peak):.2f} N×N arrays at the peak")
+            rows.append({"n": n, "method": name, "kernel": kernel, "arrays": float(peak)})
+    saved.write(arguments.save, rows)
 
 
 if __name__ == "__main__":

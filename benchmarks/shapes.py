@@ -1,7 +1,7 @@
 """Outliers of every shape: many on one side, of all sizes, in few readings of many inputs, two-sided, in real tables.
 
     python benchmarks/shapes.py [--only many sizes few two-sided tables stress] [--rows "45 %"] [--draws 20]
-        [--tables FOLDER] [--others] [--save FILE] [--jobs 2]
+        [--tables FOLDER] [--others] [--out FILE.jsonl] [--save FILE.json] [--jobs 2]
 
 The error of SparseBiasGP over the oracle's (the plain GP's where there are no outliers) is a ratio of means over draws:
 of the RMSE of f (sizes, few), the MSE of f (many), the MAE of clean test readings (tables) and their MSE (two-sided and
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+import saved
 from accuracy import DATASETS
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.data import REGIMES, STRESSES, Simulation, dirtied, read_plain_table, two_sided
@@ -180,8 +181,8 @@ def is_bad(row: dict[str, object], limit: float = 1.25) -> bool:
     return ratio(row) > limit
 
 
-def report(found: list[dict[str, object]]) -> None:
-    """One line of the table."""
+def report(found: list[dict[str, object]]) -> dict[str, object]:
+    """One line of the table, and its figures."""
     part, row = str(found[0]["part"]), str(found[0]["row"])
     limit = LIMIT.get(part, 1.25)
     mean = {name: np.mean([each[name] for each in found]) for name in ("oracle", "sparse", *OTHERS) if name in found[0]}
@@ -194,6 +195,18 @@ def report(found: list[dict[str, object]]) -> None:
         f" though fine {((ratios <= 1.1) & condemned).sum():3} of {len(found)}",
         flush=True,
     )
+    return {
+        "part": part,
+        "row": row,
+        "draws": len(found),
+        "over_oracle": mean["sparse"] / mean["oracle"],
+        "worst": ratios.max(),
+        **{f"over_{name}": mean["sparse"] / mean[name] for name in OTHERS if name in mean},
+        "bad": (ratios > limit).sum(),
+        "silent": ((ratios > limit) & ~condemned).sum(),
+        "condemned": condemned.sum(),
+        "condemned_though_fine": ((ratios <= 1.1) & condemned).sum(),
+    }
 
 
 def judge(found: list[dict[str, object]]) -> None:
@@ -215,7 +228,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tables", type=Path, help="a folder of CSV files whose last column is the response")
     parser.add_argument("--others", action="store_true", help="fit the other robust models too")
-    parser.add_argument("--save", type=Path, help="write every fit to a file, one JSON object per line")
+    parser.add_argument("--out", type=Path, help="write every fit to a file, one JSON object per line")
+    saved.add_option(parser)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     chosen = [
@@ -224,15 +238,17 @@ def main() -> None:
         if arguments.rows is None or any(word in case.row for word in arguments.rows)
     ]
     everything: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
         waiting = [[pool.submit(fit_one, case, r, arguments.others) for r in range(arguments.draws)] for case in chosen]
         for futures in waiting:
             found = [future.result() for future in futures]
-            report(found)
+            rows.append(report(found))
             everything += found
     judge(everything)
-    if arguments.save:
-        arguments.save.write_text("".join(json.dumps(each) + "\n" for each in everything))
+    saved.write(arguments.save, rows)
+    if arguments.out:
+        arguments.out.write_text("".join(json.dumps(each) + "\n" for each in everything))
 
 
 if __name__ == "__main__":

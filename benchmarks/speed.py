@@ -1,6 +1,6 @@
 """Speed as ratios within one run: robust fits against the plain GP, and scikit-learn's plain GP against both.
 
-    python benchmarks/speed.py [--replicates 5] [--threads]
+    python benchmarks/speed.py [--replicates 5] [--threads] [--save FILE.json]
 
 scikit-learn's regressor gets the same kernel, the same start and the same bounds. --threads instead times GaussianGP
 over sizes with one BLAS thread and with all, which is where covariance/threads.py has its threshold from.
@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
+import saved
 from accuracy import DATASETS, METHODS, draw
 from biasgp import GaussianGP
 from biasgp.covariance import threads
@@ -48,9 +49,10 @@ def sklearn_seconds(X: np.ndarray, y: np.ndarray, kernel: Stationary) -> float:
     return seconds(lambda: GaussianProcessRegressor(theirs).fit(X, z))
 
 
-def paper_scenarios(replicates: int, methods: list[str]) -> None:
+def paper_scenarios(replicates: int, methods: list[str]) -> list[dict[str, object]]:
     """N = 300: each robust method ÷ GaussianGP, and scikit-learn ÷ each."""
-    print(f"{'N = 300':9} {'s':>2} {'method':7} {'s/fit':>7} {'/GaussianGP':>12} {'sklearn/it':>11}")
+    found: list[dict[str, object]] = []
+    print(f"{'N = 300':12} {'method':7} {'s/fit':>7} {'/GaussianGP':>12} {'sklearn/it':>11}")
     for dataset in DATASETS:
         for scenario in (1, 8):
             draws = [draw(dataset, scenario, r) for r in range(replicates)]
@@ -61,14 +63,21 @@ def paper_scenarios(replicates: int, methods: list[str]) -> None:
                 if name in methods
             }
             for name, total in ours.items():
-                print(
-                    f"{dataset:9} {scenario:2} {name:7} {total / replicates:7.3f} {total / ours['gp']:12.2f} "
-                    f"{theirs / total:11.2f}"
-                )
+                row = {
+                    "data": f"{dataset} s{scenario}",
+                    "method": name,
+                    "seconds": total / replicates,
+                    "over_plain": total / ours["gp"],
+                    "sklearn_over_it": theirs / total,
+                }
+                print("{data:12} {method:7} {seconds:7.3f} {over_plain:12.2f} {sklearn_over_it:11.2f}".format(**row))
+                found.append(row)
+    return found
 
 
-def sensor_size(methods: list[str]) -> None:
+def sensor_size(methods: list[str]) -> list[dict[str, object]]:
     """N = 1,400, three inputs, exponential kernel."""
+    found: list[dict[str, object]] = []
     data = campaign()
     kernel = Exponential(ard=True)
     theirs = sklearn_seconds(data.X, data.o3.y, kernel)
@@ -76,9 +85,11 @@ def sensor_size(methods: list[str]) -> None:
     for name in methods:
         mine = seconds(lambda m=METHODS[name]: m(kernel).fit(data.X, data.o3.y))
         print(f"{'':12} {name:7} {mine:7.2f} s, sklearn/it {theirs / mine:5.2f}")
+        found.append({"data": "N = 1,400", "method": name, "seconds": mine, "sklearn_over_it": theirs / mine})
+    return found
 
 
-def import_time() -> None:
+def import_time() -> list[dict[str, object]]:
     """import of our estimators ÷ import sklearn.gaussian_process, each in a fresh interpreter."""
 
     def once(module: str) -> float:
@@ -87,6 +98,7 @@ def import_time() -> None:
     bare = once("sys")
     ours, theirs = once("biasgp.estimators") - bare, once("sklearn.gaussian_process") - bare
     print(f"import biasgp.estimators {ours:.2f} s, sklearn.gaussian_process {theirs:.2f} s, ratio {ours / theirs:.2f}")
+    return [{"data": "import", "method": "biasgp.estimators", "seconds": ours, "sklearn_over_it": theirs / ours}]
 
 
 def thread_table() -> None:
@@ -107,16 +119,17 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="gp is always there")
     parser.add_argument("--scenarios-only", action="store_true", help="leave out N = 1,400 and the import time")
     parser.add_argument("--threads", action="store_true")
+    saved.add_option(parser)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.threads:
         thread_table()
         return
-    paper_scenarios(args.replicates, ["gp", *args.methods])
-    if args.scenarios_only:
-        return
-    sensor_size(["gp", "cob", "sparse"])
-    import_time()
+    found = paper_scenarios(args.replicates, ["gp", *args.methods])
+    if not args.scenarios_only:
+        found += sensor_size(["gp", "cob", "sparse"])
+        found += import_time()
+    saved.write(args.save, found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Time as time: every figure of docs/large-data.md on the exact O(N) engine.
 
     python benchmarks/state_space.py                        everything
-    python benchmarks/state_space.py --only likelihood peers --size 1000000
+    python benchmarks/state_space.py --only likelihood peers --size 1000000 --save FILE.json
 
 Parts: exactness, likelihood, million, growth, slow, auto, blocks, peers. Each runs in a process of its own. Times are
 wall clock after a first run that compiles; a ratio is of two times of the same run. `peers` needs celerite2, tinygp and
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -21,18 +19,16 @@ from typing import Any
 
 import numpy as np
 
+import saved
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP
 from biasgp.covariance.dense_engine import DenseEngine
 from biasgp.covariance.markov import MarkovEngine
 from biasgp.kernels import Constant, Exponential, Kernel, Linear, Matern32, Matern52, Periodic
+from saved import figure as row
 
 LENGTH, SIGMA, SHARE, SIZE = 240.0, 0.2, 0.05, 10.0
 """Of the record: length-scale in readings, noise of f with variance 1, share of outliers, and how many σ they are."""
 DEFAULT_SIZE = 1_000_000
-
-
-def row(name: str, value: str, bar: str = "") -> None:
-    print(f"{name:<80} {value:>22}   {bar}", flush=True)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -296,13 +292,14 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--size", type=int, default=DEFAULT_SIZE, help="the N that the others are multiples of")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    saved.add_option(parser)
     arguments = parser.parse_args()
     for name in arguments.only:
         if arguments.here:
             PARTS[name](arguments.size)
         else:
-            command = [sys.executable, __file__, "--only", name, "--size", str(arguments.size), "--here"]
-            subprocess.run(command, check=False)
+            saved.part([__file__, "--only", name, "--size", str(arguments.size), "--here"])
+    saved.write_figures(arguments.save)
 
 
 if __name__ == "__main__":

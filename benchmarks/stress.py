@@ -1,6 +1,6 @@
 """The sparse-bias model beyond the paper's scenarios, beside the oracle, the plain GP and the constant bias model.
 
-    python benchmarks/stress.py [--replicates 15] [--kinds "clusters" "true peaks"]
+    python benchmarks/stress.py [--replicates 15] [--kinds "clusters" "true peaks"] [--save FILE.json]
 
 Columns: mean MSE of each method over the oracle's (the plain GP's where there are no outliers), the worst single
 replicate, mean exact NLPD (log_predictive_density) less the plain GP's, share of readings flagged, and in how many
@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 
+import saved
 from accuracy import DATASETS
 from biasgp import BiasGPWarning, ConstantBiasGP, GaussianGP, SparseBiasGP, metrics
 from biasgp.data import STRESSES, Simulation, two_sided
@@ -41,28 +42,39 @@ def one(data: Simulation, response: str) -> dict[str, float]:
     }
 
 
-def report(name: str, rows: list[dict[str, float]]) -> None:
-    """One line of the table."""
+def report(name: str, rows: list[dict[str, float]]) -> dict[str, object]:
+    """One line of the table, and its figures."""
     column = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     ratio = column["sparse"] / column["oracle"]
     mean = {key: column[key].mean() for key in ("oracle", "plain", "cob", "sparse")}
     silent = int(((ratio > 1.25) & (column["warned"] == 0)).sum())
+    found: dict[str, object] = {
+        "data": name,
+        "replicates": len(rows),
+        "over_oracle": mean["sparse"] / mean["oracle"],
+        "worst": ratio.max(),
+        "over_others": mean["sparse"] / min(mean["plain"], mean["cob"]),
+        **{key: column[key].mean() for key in ("nlpd", "flagged", "precision", "recall")},
+        "warned": int(column["warned"].sum()),
+        "silent": silent,
+    }
     print(
-        f"{name:22} sparse/oracle {mean['sparse'] / mean['oracle']:7.3f} worst {ratio.max():7.3f} "
-        f"/best of plain, cob {mean['sparse'] / min(mean['plain'], mean['cob']):7.3f} "
-        f"nlpd-plain {column['nlpd'].mean():+7.3f} flagged {column['flagged'].mean():6.3f} "
-        f"prec {column['precision'].mean():.3f} rec {column['recall'].mean():.3f} "
-        f"warned {int(column['warned'].sum()):2} silent {silent}",
+        "{data:22} sparse/oracle {over_oracle:7.3f} worst {worst:7.3f} /best of plain, cob {over_others:7.3f} "
+        "nlpd-plain {nlpd:+7.3f} flagged {flagged:6.3f} prec {precision:.3f} rec {recall:.3f} warned {warned:2} "
+        "silent {silent}".format(**found),
         flush=True,
     )
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=15)
     parser.add_argument("--kinds", nargs="+", choices=["two-sided", *STRESSES], default=["two-sided", *STRESSES])
+    saved.add_option(parser)
     args = parser.parse_args()
     warnings.simplefilter("ignore", BiasGPWarning)
+    found: list[dict[str, object]] = []
     for kind in args.kinds:
         if kind == "two-sided":
             for dataset in DATASETS:
@@ -71,10 +83,11 @@ def main() -> None:
                         np.random.default_rng([1, DATASETS.index(dataset), scenario, r]) for r in range(args.replicates)
                     ]
                     draws = [two_sided(dataset, scenario, random_state=rng) for rng in seeds]
-                    report(f"two-sided {dataset} {scenario}", [one(data, "identity") for data in draws])
+                    found.append(report(f"two-sided {dataset} {scenario}", [one(data, "identity") for data in draws]))
             continue
         draws = [STRESSES[kind](np.random.default_rng([2, r])) for r in range(args.replicates)]
-        report(kind, [one(data, "auto" if kind == "true peaks" else "identity") for data in draws])
+        found.append(report(kind, [one(data, "auto" if kind == "true peaks" else "identity") for data in draws]))
+    saved.write(args.save, found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """StudentTGP against GPstuff's robust EP on its reference data: accuracy, convergence, speed.
 
-    python benchmarks/student_t.py [--inference ep] [--replicates 5]
+    python benchmarks/student_t.py [--inference ep] [--replicates 5] [--save FILE.json]
 
 Run with one BLAS thread (OPENBLAS_NUM_THREADS=1): GPstuff's CPU seconds are those of one. Machines are compared by
 their plain GP: the speed-up is (gpstuff_ep ÷ gpstuff_gaussian) ÷ (StudentTGP ÷ GaussianGP), ours in the same run.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+import saved
 from biasgp import ConvergenceWarning, GaussianGP, metrics
 from biasgp.data import SCENARIOS, simulate
 from biasgp.estimators.student_t import StudentTGP
@@ -57,9 +58,10 @@ def cpu_seconds(model: GaussianGP | StudentTGP, X: np.ndarray, y: np.ndarray, re
     return min(times)
 
 
-def against_gpstuff(inference: str) -> None:
+def against_gpstuff(inference: str) -> list[dict[str, object]]:
     """Accuracy and speed on every data set of the reference."""
     theirs = reference()
+    rows: list[dict[str, object]] = []
     print(f"{'':17} {'MSE':>7} {'÷ theirs':>8} {'NLPD':>6} {'− theirs':>8} {'with σ²':>8} {'exact':>6}", end=" ")
     print(f"{'− theirs':>8}", end=" ")
     print(f"{'ν':>5} {'σ':>5} {'CPU s':>6} {'÷ plain':>7} {'theirs':>7} {'speed-up':>8}")
@@ -82,11 +84,24 @@ def against_gpstuff(inference: str) -> None:
         print(f"{exact - peer['nlpd_exact']:+8.3f}", end=" ")
         print(f"{model.degrees_of_freedom_:5.2f} {model.scale_:5.3f} {ours:6.2f}", end=" ")
         print(f"{ratio:7.2f} {peer_ratio:7.2f} {peer_ratio / ratio:8.2f}")
+        rows.append(
+            {
+                "data": "{} s{}, {}".format(*case),
+                "mse": mse,
+                "mse_over_theirs": mse / peer["mse"],
+                "nlpd_less_theirs": nlpd - peer["nlpd"],
+                "nlpd_less_theirs_with_scale": as_theirs - peer["nlpd"],
+                "exact_nlpd_less_theirs": exact - peer["nlpd_exact"],
+                "seconds": ours,
+                "speed_up": peer_ratio / ratio,
+            }
+        )
     ratio, peer_ratio = total["ours"] / total["plain"], total["gpstuff"] / total["gpstuff plain"]
     print(f"Friedman, N = 300, all four: {ratio:.2f} plain fits, theirs {peer_ratio:.2f}: {peer_ratio / ratio:.2f} ×")
+    return [*rows, {"data": "all four of Friedman", "speed_up": peer_ratio / ratio}]
 
 
-def convergence(inference: str, replicates: int) -> None:
+def convergence(inference: str, replicates: int) -> dict[str, object]:
     """Share of the paper's scenarios where the fit is what was asked for; the others must warn."""
     converged = warned = fits = gaussian = 0
     for dataset in ("1d", "friedman"):
@@ -107,15 +122,18 @@ def convergence(inference: str, replicates: int) -> None:
                 excess.append(metrics.mse(data.y_test, model.predict(data.X_test)) / SCENARIOS[scenario].sigma ** 2)
             print(f"{dataset:9} s{scenario}: MSE ÷ noise variance {' '.join(f'{e:.2f}' for e in excess)}")
     print(f"converged {converged} of {fits} ({converged / fits:.0%}), warned {warned}, ended near-Gaussian {gaussian}")
+    return {"data": "convergence", "fits": fits, "converged": converged}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inference", choices=("ep", "laplace"), default="ep")
     parser.add_argument("--replicates", type=int, default=5, help="of each scenario, for the share that converges")
+    saved.add_option(parser)
     arguments = parser.parse_args()
-    against_gpstuff(arguments.inference)
-    convergence(arguments.inference, arguments.replicates)
+    rows = against_gpstuff(arguments.inference)
+    rows.append(convergence(arguments.inference, arguments.replicates))
+    saved.write(arguments.save, rows)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ from biasgp.staging import ORPHANS_END, stage, sweep
 from biasgp.stream import Stream
 from biasgp.stream import load as load_stream
 
+__all__ = ["Fleet", "FleetExecution", "WithEvents", "fit_groups"]
+
 COLUMNS = ("readings", "flagged", "noise_std", "seconds", "trustworthy")
 """Columns of the results about the fit of each group."""
 EPISODES = "episodes"
@@ -73,6 +75,22 @@ class Fleet:
     """The models of all groups. `results` has a row for each, with status "ok", or "failed" or "timeout" and why.
 
     Models stay on disk until one is asked for; without a folder of the user's, for as long as this object lives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.fleet import fit_groups
+    >>> t = np.arange(20.0)
+    >>> table = pd.DataFrame({"station": ["a"] * 20 + ["b"] * 20, "t": [*t, *t], "y": [*np.sin(t), *np.cos(t)]})
+    >>> fleet = fit_groups(table, by="station", target="y", features=["t"], estimator=GaussianGP())
+    >>> fleet.results[["group", "status", "readings"]].values.tolist()
+    [['a', 'ok', 20], ['b', 'ok', 20]]
+    >>> fleet.model("b").n_features_in_
+    1
+    >>> fleet.predict(table).shape
+    (40, 2)
     """
 
     by: str
@@ -143,7 +161,14 @@ class Fleet:
 
 @dataclass(frozen=True)
 class FleetExecution(Execution):
-    """How the groups are fitted, and where their models are kept."""
+    """How the groups are fitted, and where their models are kept.
+
+    Examples
+    --------
+    >>> from biasgp.fleet import FleetExecution
+    >>> FleetExecution(jobs=2, folder="models").jobs
+    2
+    """
 
     progress: bool = False
     folder: str | Path | None = None
@@ -162,6 +187,13 @@ class WithEvents:
     the group of each event, so that each group has its own, and that has one other column, or one with the name of a
     feature. A group without any is fitted without events. `verdict` is a column of the table of readings that says of
     each whether it is good (0) or bad (1), or nothing (NaN).
+
+    Examples
+    --------
+    >>> from biasgp import SparseBiasGP
+    >>> from biasgp.fleet import WithEvents
+    >>> WithEvents(SparseBiasGP(), events=[100.0, 250.0]).of("roof", features=["t"], by="station").tolist()
+    [100.0, 250.0]
     """
 
     estimator: BaseGP
@@ -234,6 +266,17 @@ def fit_groups(
         What to fit, SparseBiasGP() when left out; with the times of services and with verdicts, where they are known.
     execution : FleetExecution
         Workers, a time limit for each group, progress, and the folder of the models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from biasgp.fleet import fit_groups
+    >>> t = np.arange(30.0)
+    >>> table = pd.DataFrame({"station": "roof", "t": t, "y": np.sin(t / 5.0) + np.where(t == 17.0, 4.0, 0.0)})
+    >>> fleet = fit_groups(table, by="station", target="y", features=["t"])
+    >>> fleet.results["flagged"].tolist()
+    [1]
     """
     features = [features] if isinstance(features, str) else list(features)
     judged = [estimator.verdict] if isinstance(estimator, WithEvents) and estimator.verdict is not None else []

@@ -37,6 +37,8 @@ from biasgp.optimize import Report, minimize, resume
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.staging import stage
 
+__all__ = ["LongFit", "fit_long_record"]
+
 FORGOTTEN = 1e-10
 """What is left of the state at the start of an overlap at its end: the accuracy of the likelihood, relative to f."""
 _SAMPLE, _STRETCHES = 50_000, 10
@@ -56,7 +58,7 @@ class LongFit:
     noise_variance : float
         Of a reading that is no outlier.
     groups : tuple of Group
-        Kinds of outliers, as SparseBiasGP.groups_ has them; empty for a GaussianGP.
+        Kinds of outliers, as `SparseBiasGP.groups_` has them; empty for a GaussianGP.
     n_readings, n_outliers : int
         Of the whole record.
     log_likelihood : float
@@ -65,6 +67,14 @@ class LongFit:
         Readings of a neighbouring block that each block was given.
     parts : tuple of Path
         The files that were written, one per block: time, reading, mean and std of f, outlier_probability and bias.
+
+    Examples
+    --------
+    `fit_long_record` returns one:
+
+    >>> from biasgp.long_record import LongFit
+    >>> "overlap" in LongFit.__dataclass_fields__
+    True
     """
 
     kernel: Kernel
@@ -99,6 +109,28 @@ def fit_long_record(
     Returns
     -------
     LongFit
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from biasgp import GaussianGP
+    >>> from biasgp.kernels import Exponential
+    >>> from biasgp.long_record import fit_long_record
+    >>> rng, t = np.random.default_rng(0), np.arange(600.0)
+    >>> record = pd.DataFrame({"t": t, "y": np.sin(t / 20.0) + 0.1 * rng.standard_normal(600)})
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     source, out = Path(place) / "readings", Path(place) / "results"
+    ...     source.mkdir()
+    ...     record[:300].to_parquet(source / "1.parquet")
+    ...     record[300:].to_parquet(source / "2.parquet")
+    ...     found = fit_long_record(GaussianGP(Exponential()), source, out, time="t", reading="y")
+    ...     list(pd.read_parquet(found.parts[0]).columns)
+    ['t', 'y', 'mean', 'std', 'outlier_probability', 'bias']
+    >>> found.n_readings
+    600
     """
     if not isinstance(model, GaussianGP | SparseBiasGP):
         raise TypeError(f"model must be a GaussianGP or a SparseBiasGP, got {type(model).__name__}.")

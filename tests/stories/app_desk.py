@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import numpy as np
 import pandas as pd
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-NAMES = ("chromium", "chromium-browser")
-BINARY = next(filter(None, map(shutil.which, NAMES)), None)
-MISSING = f"browser test: none of {', '.join(NAMES)} on the PATH"
 PATIENCE, FIT_PATIENCE = 25.0, 120.0
 """Seconds to wait for the page, and for a fit, on a machine that has other things to do."""
 SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -39,21 +34,6 @@ def table(n: int, seed: int = 3, share: float = 0.05) -> pd.DataFrame:
     y[bad] += rng.normal(3.0, 1.0, bad.sum())
     times = pd.date_range("2024-05-01", periods=n, freq="h").strftime("%Y-%m-%d %H:%M")
     return pd.DataFrame({"time": times, "temperature_C": y.round(3)})
-
-
-def grave(page: Page) -> list[tuple[str, str, str]]:
-    """What axe finds that is serious or critical in what is shown, in light and in dark, which is set back then."""
-    found: list[tuple[str, str, str]] = []
-    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-    for scheme in schemes:
-        # Without motion, since a colour that is still changing is neither.
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        results = Axe().run(page).response
-        assert len(results["passes"]) > 10
-        grave = (each for each in results["violations"] if each["impact"] in ("serious", "critical"))
-        found += [(scheme, each["id"], each["nodes"][0]["html"][:120]) for each in grave]
-    page.emulate_media(color_scheme=None, reduced_motion="reduce")
-    return found
 
 
 class Server:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_desk import BINARY, EVERYTHING, FIT_PATIENCE, MISSING, Person, Server, assert_calm, table
+from app_desk import EVERYTHING, FIT_PATIENCE, Person, Server, assert_calm, table
 from playwright.sync_api import Browser, sync_playwright
+
+from barriers import BINARY, MISSING
 
 READINGS = 200
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import esprima
 import pytest
 import tinycss2
-from app_desk import PHONE, READY, grave, table
+from app_desk import PHONE, READY, table
 from playwright.sync_api import expect
 
 import biasgp.app
+from barriers import grave
 
 APP = Path(biasgp.app.__file__).parent
 VIEWS = ("data", "readings", "changes", "sensors", "download")

@@ -10,8 +10,10 @@ from importlib.util import find_spec
 import numpy as np
 import pandas as pd
 import pytest
-from app_desk import EVERYTHING, assert_calm, grave, table
+from app_desk import EVERYTHING, assert_calm, table
 from playwright.sync_api import expect
+
+from barriers import grave
 
 
 def german() -> str:

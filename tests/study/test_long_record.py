@@ -159,3 +159,19 @@ class TestRefused:
     def test_a_client_that_is_none(self, folder: Path, tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="must be a dask"):
             fitted(folder, tmp_path / "out", client="here")
+
+
+def test_a_record_without_readings_is_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"time": [], "ppb": []}, dtype=float).to_parquet(tmp_path / "empty.parquet")
+    with pytest.raises(ValueError, match="The record holds no readings"):
+        fit_long_record(GaussianGP(Exponential()), tmp_path, tmp_path / "out", time="time", reading="ppb")
+
+
+def test_a_dask_frame_wants_the_client_that_holds_it(tmp_path: Path) -> None:
+    class Frame:
+        def to_delayed(self) -> list[object]:
+            return []
+
+    with pytest.raises(ValueError, match="pass client="):
+        fit_long_record(GaussianGP(Exponential()), Frame(), tmp_path / "out", time="time", reading="ppb")
+    assert not (tmp_path / "out").exists()

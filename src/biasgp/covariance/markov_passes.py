@@ -23,19 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from biasgp._typing import Array
+from biasgp.covariance.compiling import compiled
 
 COMPILED = find_spec("numba") is not None
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled, if numba is installed, which is imported when it is first needed: that takes half a second."""
-    if not COMPILED:
-        return function
-    from numba import njit
-
+    """Compiled, if numba is installed."""
     # Not NaN-free: what fails must show.
-    compiled: Callable[..., Any] = njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")(function)
-    return compiled
+    return compiled(function, fastmath={"contract"}) if COMPILED else function
 
 
 _KNOWN_TO_THE_COMPILER = 4

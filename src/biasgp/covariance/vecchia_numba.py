@@ -7,26 +7,24 @@ memory. The target comes last: the last pivot of the Cholesky factor is its cond
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numba import njit
 
+from biasgp.covariance.compiling import compiled
 from biasgp.kernels.stationary import SAME_POINT
 
 SQUARED_EXPONENTIAL, EXPONENTIAL, MATERN32, MATERN52 = range(4)
 # Sums may be taken in vector order. Not NaN-free: a failed factorisation must show.
 _FAST = {"reassoc", "contract", "nsz"}
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": _FAST, "error_model": "numpy"}
-Function = TypeVar("Function", bound=Callable[..., Any])
 Sites = tuple[Any, Any, Any, Any, int, float]
 """Points in units of the length-scales, and their noise; targets and their neighbours (−1: none) among them; the family
 and the variance of the kernel."""
-_compile = cast("Callable[[Function], Function]", njit(**_OPTIONS))
+_compile = partial(compiled, fastmath=_FAST)
 # Always inside their callers: a process that has just compiled a separate function and one that has read it from
 # numba's cache use differently optimised copies of it, whose sums differ in the last bit.
-_compile_inside = cast("Callable[[Function], Function]", njit(forceinline=True, **_OPTIONS))
+_compile_inside = partial(compiled, fastmath=_FAST, forceinline=True)
 
 
 @_compile_inside

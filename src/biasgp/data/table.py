@@ -110,7 +110,7 @@ class Table:
     def read(cls, source: str | Path | Sequence[str | Path], options: ReadOptions | None = None) -> Table:
         """Read a table from a file, from standard input with "-", or from several files one after the other.
 
-        A name may be a pattern such as "logs/*.csv".
+        A name may be a pattern such as ``logs/*.csv``.
         """
         options = options or ReadOptions()
         files = expanded([source] if isinstance(source, str | Path) else source)
@@ -180,7 +180,7 @@ class Table:
         return replace(self, name=name, cells=cells, origin=origin, usual={**self.usual, **self.formats(columns)})
 
     def with_columns(self, columns: dict[str, Any]) -> pd.DataFrame:
-        """The cells with more columns; a name that is taken gets biasgp_ before it."""
+        """The cells with more columns; a name that is taken gets ``biasgp_`` before it."""
         taken = set(self.columns)
         renamed = {f"biasgp_{name}" if name in taken else name: values for name, values in columns.items()}
         return self.cells.assign(**{name: _few_digits(values) for name, values in renamed.items()})

@@ -98,8 +98,8 @@ def parse(text: str) -> Kernel:
     Parameters
     ----------
     text : str
-        Kernels joined by + and *, each with its columns and, if you like, with values to start from. At most 2,000
-        characters; nothing in it is run.
+        Kernels joined by ``+`` and ``*``, each with its columns and, if you like, with values to start from. At most
+        2,000 characters; nothing in it is run.
 
     Examples
     --------

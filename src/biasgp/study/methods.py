@@ -78,10 +78,10 @@ def register(name: str, make_estimator: MakeEstimator, *, knows_outliers: bool =
     name : str
         What the tables call it: letters, digits and -_.+
     make_estimator : callable
-        From a Setting (kernel, n_features, n_readings, ard, seed) to an estimator with fit(X, y) and
-        predict(X, return_std=True) → mean and standard deviation of the next reading. If predict has a parameter
-        include_noise, it is passed True. What else is there is used: outlier_mask_, predict_quantiles,
-        log_predictive_density(X, y), diagnosis_. It may be defined in a script or a notebook.
+        From a Setting (kernel, n_features, n_readings, ard, seed) to an estimator with `fit(X, y)` and
+        `predict(X, return_std=True)` → mean and standard deviation of the next reading. If predict has a parameter
+        include_noise, it is passed True. What else is there is used: `outlier_mask_`, `predict_quantiles`,
+        `log_predictive_density(X, y)`, `diagnosis_`. It may be defined in a script or a notebook.
     knows_outliers : bool
         Fit it without the true outliers, as the oracle is.
 
