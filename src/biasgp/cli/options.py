@@ -114,7 +114,7 @@ Episodes = Annotated[
     bool | None,
     of_model(
         "--episodes/--no-episodes",
-        help="Look for biases that last: a stuck sensor, shifts, drifts. Left out: with the method sparse, where there "
+        help="Look for biases that last: a stuck or erratic sensor, shifts, drifts. Left out: with the method sparse, where there "
         "is a time, or one feature only.",
     ),
 ]

@@ -16,10 +16,10 @@ from itertools import pairwise, product
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.models.episodes import RAMP, SHIFT, Ordering, Run
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, Ordering, Run
 from biasgp.models.run_scan import RunScan
 from biasgp.models.sparse.explanations import Explanation, differ, marginal_inverse
-from biasgp.models.sparse.kinds import Labels
+from biasgp.models.sparse.kinds import PRIOR, Labels
 from biasgp.models.sparse.search import Candidate, Search, SearchPolicy, State
 from biasgp.watch import out_of_time
 
@@ -101,12 +101,45 @@ class EpisodeSearch:
         for stretch in self.policy.stretches:
             if best.evidence > self.none.evidence + self.policy.found_gap:
                 break
-            at = self._start(stretch)
+            at = self._start(stretch, self.none.state)
             scan, evidence = self._first_runs(at, BOTH)
             new = all(differ(scan.runs, known.runs) for known in self.ended)
             if scan.runs and new and evidence > best.evidence - self.policy.hopeless_gap:
                 best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
+        return self._with_erratic(best)
+
+    def _with_erratic(self, best: Explanation) -> Explanation:
+        """The same with the erratic runs that pay, in place of other episodes there."""
+        while len(best.runs) < self.policy.max_episodes:
+            runs = self._erratic_runs(best)
+            if not runs:
+                break
+            labels = best.state.labels.copy()
+            labels[self.ordering.rows_of(runs[-1])] = 0
+            found = self._settled(self._fitted(runs, replace(best.state, labels=labels), best), best)
+            if found.evidence <= best.evidence + self.policy.min_gain:
+                break
+            best = found
         return best
+
+    def _erratic_runs(self, best: Explanation) -> tuple[Run, ...]:
+        """The episodes with an erratic run more, as the last of them, where that may pay; else none."""
+        bare, evidence = self._scan(replace(best.state, support=None))
+        refund = _price_of(replace(best.state, labels=np.where(self.judged, 0, best.state.labels)))
+        erratic = tuple(run for run in best.runs if run.kind == ERRATIC)
+        most = best.evidence - self.policy.one_more_gap
+        found: tuple[Run, ...] = ()
+        for runs in dict.fromkeys((best.runs, erratic)):
+            gain, run = bare.with_runs(runs).best_erratic(refund)
+            if gain == -np.inf:
+                continue
+            kept = tuple(other for other in best.runs if other.stop <= run.first or run.stop <= other.first)
+            scan = bare.with_runs((*kept, run))
+            total = evidence + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
+            total += refund[self.ordering.rows_of(run)].sum()
+            if total > most:
+                most, found = total, scan.runs
+        return found
 
     @staticmethod
     def would_find_any(search: Search, start: Candidate, ordering: Ordering) -> bool:
@@ -114,11 +147,10 @@ class EpisodeSearch:
         labels = np.where(ordering.bad_stretches(), 0, _isolated(start.labels, ordering, POLICY.window))
         at = replace(start, labels=labels, support=None)
         scan = RunScan(ordering, *marginal_inverse(_opened(search).support(at)))
-        return scan.best()[0] > 0.0
+        return max(scan.best()[0], scan.best_erratic(_price_of(at))[0]) > 0.0
 
-    def _start(self, stretch: float) -> Candidate:
+    def _start(self, stretch: float, state: State) -> Candidate:
         """Where a search begins: longer length-scales, and labels of single outliers alone."""
-        state = self.none.state
         theta = self.search.kernel.with_theta(state.x[:-1]).stretched(stretch).theta
         x = np.clip(np.append(theta, state.x[-1]), *self.search.bounds.T)
         return replace(state, x=x, labels=_isolated(state.labels, self.ordering, self.policy.window), support=None)
@@ -139,9 +171,11 @@ class EpisodeSearch:
         policy, found = self.policy, []
         rival = replace(best, state=replace(best.state, evidence=best.state.evidence - policy.ambiguous_gap))
         bare, evidence = self._scan(replace(best.state, support=None))
-        jumps = {run.stop for run in best.runs} | {run.first for run in best.runs if run.kind != RAMP}
+        level_runs = _of_levels(best.runs)
+        bare = bare.with_runs(tuple(run for run in best.runs if run not in level_runs))
+        jumps = {run.stop for run in level_runs} | {run.first for run in level_runs if run.kind != RAMP}
         beside = bare.between(sorted(jumps - {end for each in self.ordering.bounds for end in each}))
-        levels = reduce(RunScan.with_run, (run for run in best.runs if run.kind != RAMP), bare).apart()
+        levels = reduce(RunScan.with_run, (run for run in level_runs if run.kind != RAMP), bare).apart()
         drifts = beside & bare.ending_at(jumps)
         starts: list[tuple[RunScan, tuple[str, ...]]] = [
             (self._grown(bare, (SHIFT,), where=beside & levels), (SHIFT,)),
@@ -161,7 +195,7 @@ class EpisodeSearch:
                 # Its episodes are moved where that may make it the best: their ends are averaged over anyway.
                 near = fitted.evidence + volume > best.evidence - policy.overtaking_gap
                 found.append(self._settled(fitted, rival, kinds) if near else fitted)
-        full = bare.with_runs(best.runs)
+        full = bare.with_runs(level_runs)
         gain, run = full.best()
         if gain > -policy.one_more_gap:
             found.append(self._fitted((*full.runs, run), best.state, rival, self._brief(policy.rounds_beside)))
@@ -185,7 +219,12 @@ class EpisodeSearch:
         if not others:
             return self.none
         # The length-scale of the fit without any episode is the one that can follow this one.
-        start = replace(best.state, x=self.none.state.x, curvature=self.none.state.curvature, support=None)
+        labels = best.state.labels.copy()
+        if run.kind == ERRATIC:  # one by one, its readings are outliers
+            rows = self.ordering.rows_of(run)
+            labels[rows] = np.minimum(self.none.state.labels[rows], best.state.slab.n_groups)
+        x, curvature = self.none.state.x, self.none.state.curvature
+        start = replace(best.state, x=x, curvature=curvature, labels=labels, support=None)
         policy = self._brief(self.policy.rounds_without, self.policy.iterations_without)
         # Odds beyond doubt need not be known to the last nat. That the labels are the same says nothing here: no search
         # comes to those of the rival.
@@ -212,7 +251,21 @@ class EpisodeSearch:
                 break
             found.append(run)
             scan = scan.with_run(run)
+        if not found and at.evidence < self.none.evidence + self.policy.found_gap:
+            found += self._hidden(at)
         return found
+
+    def _hidden(self, at: Explanation) -> Iterator[Run]:
+        """The episode that pays at longer length-scales, where it falls short by little once parameters are fitted."""
+        for stretch in self.policy.stretches[1:]:
+            start = self._start(stretch, at.state)
+            scan = self._scan(start)[0].with_runs(at.runs)
+            gain, run = scan.best()
+            if gain > 0.0 and not any(_touch(run, other, self.policy.window // 2) for other in at.runs):
+                fitted = self._fitted((*at.runs, run), start, None, self._brief(self.policy.rounds_beside))
+                if fitted.evidence > at.evidence - self.policy.fitted_gap:
+                    yield run
+                    return
 
     def almost(self) -> list[tuple[Run, ...]]:
         """Episodes that readings which are taken for faultless almost have."""
@@ -344,11 +397,12 @@ class EpisodeSearch:
         where the level jumps stay, and which of the stretches between them are faulty is chosen anew.
         """
         bare, evidence = self._scan(replace(at.state, support=None))
-        runs = sorted(at.runs, key=lambda run: run.first)
+        runs = sorted(_of_levels(at.runs), key=lambda run: run.first)
+        bare = bare.with_runs(tuple(run for run in at.runs if run not in runs))
         taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]
         proposals = [tuple(run for run in runs if run not in out) for out in taken]
         if SHIFT in kinds:
-            proposals += self._stretches(bare, at.runs)
+            proposals += self._stretches(bare, tuple(runs))
         best, found = at.evidence, at.runs
         ended: dict[frozenset[tuple[str, int, int]], RunScan] = {}
         for proposal in dict.fromkeys(proposals):
@@ -418,6 +472,22 @@ def _opened(search: Search) -> Search:
 def _same(a: Candidate, b: Candidate) -> bool:
     """Whether parameters, slab and labels of two candidates are."""
     return np.array_equal(a.x, b.x) and a.slab == b.slab and np.array_equal(a.labels, b.labels)
+
+
+def _price_of(at: Candidate) -> Array:
+    """What the label of each reading costs, in nats."""
+    price = np.log(PRIOR.shares(at.slab.counts(at.labels), len(at.labels)))
+    return np.asarray((price[0] - price)[at.labels])
+
+
+def _touch(run: Run, other: Run, margin: int) -> bool:
+    """Whether two runs overlap, or have fewer readings than a margin between them."""
+    return run.first < other.stop + margin and other.first < run.stop + margin
+
+
+def _of_levels(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Those that are not erratic."""
+    return tuple(run for run in runs if run.kind != ERRATIC)
 
 
 def _evidence(explanation: Explanation) -> float:
