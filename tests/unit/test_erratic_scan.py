@@ -69,6 +69,13 @@ def test_the_run_that_is_found_is_the_erratic_one(record):
     assert RunScan(ordering, P, P @ y).best_erratic(refund)[0] == pytest.approx(gain + 4.0)
 
 
+def test_there_is_none_where_none_may_be(record):
+    ordering, K, y = record
+    P = np.linalg.inv(K)
+    runs = ErraticRuns(ordering, P, P @ y)
+    assert runs.best(np.zeros(ordering.n_places, dtype=int))[0] == -np.inf
+
+
 def test_its_variance_is_the_best_one(record):
     ordering, K, y = record
     P = np.linalg.inv(K)

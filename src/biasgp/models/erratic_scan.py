@@ -97,9 +97,9 @@ class ErraticRuns:
         ends = np.append(False, odd)
         best, found = -np.inf, Run(ERRATIC, 0, 0)
         for first in np.flatnonzero(odd).tolist():
-            most = min(int(longest[first]), POLICY.longest)
+            within = ends[first + 1 : first + 1 + min(int(longest[first]), POLICY.longest)]
             # To the last place in reach that does not fit either.
-            most = int(np.flatnonzero(ends[: first + most + 1])[-1]) - first
+            most = int(np.flatnonzero(within).max(initial=-1)) + 1
             for V in POLICY.spreads if most >= self.ordering.prior.shortest_erratic else ():
                 gains = self.gains(first, most, V)
                 gains[~ends[first + shortest : first + most + 1]] = -np.inf

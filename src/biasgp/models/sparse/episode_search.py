@@ -58,6 +58,8 @@ class EpisodePolicy:
     """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
     fitted. That tells more than the gain before they are. Of 210 records without a fault 3 have such an explanation. At
     6.5 nats 5 have, and no more of the shifts of 4 σ are named (benchmarks/faults.py)."""
+    gap_of_more: float = 2.5
+    """Nats that this gap is wider for each episode after the first: their prior is known to no more than that."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
@@ -269,15 +271,30 @@ class EpisodeSearch:
 
     def almost(self) -> list[tuple[Run, ...]]:
         """Episodes that readings which are taken for faultless almost have."""
-        least = self.none.evidence - self.policy.fitted_gap
-        near = sorted((each for each in self.ended if each.runs and each.evidence > least), key=_evidence, reverse=True)
+        policy = self.policy
+        least = {len(each.runs): policy.fitted_gap + policy.gap_of_more * (len(each.runs) - 1) for each in self.ended}
+        near = [each for each in self.ended if each.runs and each.evidence > self.none.evidence - least[len(each.runs)]]
+        near.sort(key=_evidence, reverse=True)
         if near:
-            near += [other for other in self.others(near[0]) if other.evidence > least]
+            others = (*self.others(near[0]), *self._around_shift(near[0]))
+            near += [each for each in others if each.evidence > near[0].evidence - policy.ambiguous_gap]
         found: list[tuple[Run, ...]] = []
         for each in near:
             if all(differ(each.runs, known) for known in found):
                 found.append(each.runs)
         return found
+
+    def _around_shift(self, at: Explanation) -> Iterator[Explanation]:
+        """For a single shift: one that ends where it begins, and another that begins where it ends."""
+        if [run.kind for run in at.runs] != [SHIFT]:
+            return
+        (run,), (scan, _) = at.runs, self._scan(replace(at.state, support=None))
+        begins = np.arange(self.ordering.n_places)[:, None] == run.stop
+        for where in (scan.ending_at({run.first}), begins & (self.ordering.lengths > 0)):
+            gain, other = scan.best(where=where)
+            scan = scan if gain == -np.inf else scan.with_run(other)
+        if len(scan.runs) > 1:
+            yield self._fitted(scan.runs, at.state, None, self._brief(self.policy.rounds_without))
 
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior.
