@@ -80,9 +80,7 @@ def test_its_variance_is_the_best_one(record):
     ordering, K, y = record
     P = np.linalg.inv(K)
     run = RunScan(ordering, P, P @ y).with_best_variance(Run(ERRATIC, 3, 8))
-    each = [
-        log_density(y, covariance_with(ordering, K, Run(ERRATIC, 3, 8, float(V)))) for V in erratic_scan.VARIANCES
-    ]
+    each = [log_density(y, covariance_with(ordering, K, Run(ERRATIC, 3, 8, float(V)))) for V in erratic_scan.VARIANCES]
     assert run.variance == erratic_scan.VARIANCES[int(np.argmax(each))]
 
 

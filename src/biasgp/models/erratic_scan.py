@@ -1,9 +1,9 @@
 """The log evidence of erratic runs: a bias of its own for each reading of a run, around a level of the run.
 
 With P the inverse of the covariance of the readings and α = Py, biases a ~ N(0, V·T) with T = I + 11ᵀ on the run R
-raise the log evidence by ½ α_Rᵀ(P_RR + (VT)⁻¹)⁻¹α_R − ½ log|I + VT·P_RR|. The leading blocks of one Cholesky factor give
-that for all runs that begin at one place. An erratic run begins and ends with readings that do not fit the others, so
-that few places are looked at.
+raise the log evidence by ½ α_Rᵀ(P_RR + (VT)⁻¹)⁻¹α_R − ½ log|I + VT·P_RR|. The leading blocks of one Cholesky factor
+give that for all runs that begin at one place. An erratic run begins and ends with readings that do not fit the others,
+so that few places are looked at.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp
 
@@ -90,7 +91,7 @@ class ErraticRuns:
         found = log_evidence_of_leading(self._P[inside, inside], self._Py[inside], V) + self._refund[inside].cumsum()
         return np.asarray(found[stops - begin - 1] + self.ordering.log_prior[ERRATIC][first, : len(lengths)])
 
-    def best(self, longest: Array) -> tuple[float, Run]:
+    def best(self, longest: NDArray[np.intp]) -> tuple[float, Run]:
         """The run of highest gain among those that are no longer than a limit for each first place."""
         shortest, own = int(self.ordering.lengths[0]), np.maximum(self._P.diagonal(), np.finfo(float).tiny)
         odd = self._suspicious(own)
@@ -113,7 +114,7 @@ class ErraticRuns:
         off = (self._Py**2 > POLICY.suspicious**2 * own) | (self._refund > 0.0)
         return np.asarray(np.add.reduceat(off, self._first[:-1]) > 0)
 
-    def around(self, run: Run, longest: Array) -> tuple[float, Array]:
+    def around(self, run: Run, longest: NDArray[np.intp]) -> tuple[float, Array]:
         """The ends of a run averaged over: the log evidence that adds, and for each reading that of being in it."""
         ordering, size, begins = self.ordering, run.stop - run.first, range(-POLICY.moved, POLICY.moved + 1)
         gains: dict[tuple[int, int], float] = {}

@@ -103,7 +103,7 @@ class EpisodeSearch:
         for stretch in self.policy.stretches:
             if best.evidence > self.none.evidence + self.policy.found_gap:
                 break
-            at = self._start(stretch, self.none.state)
+            at = self._start(stretch)
             scan, evidence = self._first_runs(at, BOTH)
             new = all(differ(scan.runs, known.runs) for known in self.ended)
             if scan.runs and new and evidence > best.evidence - self.policy.hopeless_gap:
@@ -151,8 +151,9 @@ class EpisodeSearch:
         scan = RunScan(ordering, *marginal_inverse(_opened(search).support(at)))
         return max(scan.best()[0], scan.best_erratic(_price_of(at))[0]) > 0.0
 
-    def _start(self, stretch: float, state: State) -> Candidate:
+    def _start(self, stretch: float) -> Candidate:
         """Where a search begins: longer length-scales, and labels of single outliers alone."""
+        state = self.none.state
         theta = self.search.kernel.with_theta(state.x[:-1]).stretched(stretch).theta
         x = np.clip(np.append(theta, state.x[-1]), *self.search.bounds.T)
         return replace(state, x=x, labels=_isolated(state.labels, self.ordering, self.policy.window), support=None)
@@ -253,27 +254,12 @@ class EpisodeSearch:
                 break
             found.append(run)
             scan = scan.with_run(run)
-        if not found and at.evidence < self.none.evidence + self.policy.found_gap:
-            found += self._hidden(at)
         return found
-
-    def _hidden(self, at: Explanation) -> Iterator[Run]:
-        """The episode that pays at longer length-scales, where it falls short by little once parameters are fitted."""
-        for stretch in self.policy.stretches[1:]:
-            start = self._start(stretch, at.state)
-            scan = self._scan(start)[0].with_runs(at.runs)
-            gain, run = scan.best()
-            if gain > 0.0 and not any(_touch(run, other, self.policy.window // 2) for other in at.runs):
-                fitted = self._fitted((*at.runs, run), start, None, self._brief(self.policy.rounds_beside))
-                if fitted.evidence > at.evidence - self.policy.fitted_gap:
-                    yield run
-                    return
 
     def almost(self) -> list[tuple[Run, ...]]:
         """Episodes that readings which are taken for faultless almost have."""
         policy = self.policy
-        least = {len(each.runs): policy.fitted_gap + policy.gap_of_more * (len(each.runs) - 1) for each in self.ended}
-        near = [each for each in self.ended if each.runs and each.evidence > self.none.evidence - least[len(each.runs)]]
+        near = [each for each in self.ended if each.runs and self.none.evidence - each.evidence < self._gap_of(each)]
         near.sort(key=_evidence, reverse=True)
         if near:
             others = (*self.others(near[0]), *self._around_shift(near[0]))
@@ -283,6 +269,10 @@ class EpisodeSearch:
             if all(differ(each.runs, known) for known in found):
                 found.append(each.runs)
         return found
+
+    def _gap_of(self, at: Explanation) -> float:
+        """Nats behind the fit without episodes up to which an explanation is worth naming."""
+        return self.policy.fitted_gap + self.policy.gap_of_more * (len(at.runs) - 1)
 
     def _around_shift(self, at: Explanation) -> Iterator[Explanation]:
         """For a single shift: one that ends where it begins, and another that begins where it ends."""
@@ -495,11 +485,6 @@ def _price_of(at: Candidate) -> Array:
     """What the label of each reading costs, in nats."""
     price = np.log(PRIOR.shares(at.slab.counts(at.labels), len(at.labels)))
     return np.asarray((price[0] - price)[at.labels])
-
-
-def _touch(run: Run, other: Run, margin: int) -> bool:
-    """Whether two runs overlap, or have fewer readings than a margin between them."""
-    return run.first < other.stop + margin and other.first < run.stop + margin
 
 
 def _of_levels(runs: tuple[Run, ...]) -> tuple[Run, ...]:
