@@ -215,8 +215,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         times = {column.index for column in self.time_columns_}
         kernel = kernel.in_seconds([j in times for j in range(X_array.shape[1])], column_names(self))
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
-            told = self._tells_of_f(X_array, y_array) & measured
-            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self), told)
+            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self), measured)
             scaling = Scaling.of(y_array, transform).supported_by(y_array)
             if scaling.constant:
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
@@ -224,6 +223,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             response = ScaledResponse(y_array, scaling, side)
             if self.category_columns_:
                 self._refuse_nothing_shared(kernel.bind(X_array, column_names(self)), X_array)
+                told = self._tells_of_f(X_array, y_array) & measured
                 trial = ScaledResponse(y_array[told], scaling)
                 kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
