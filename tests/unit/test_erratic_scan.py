@@ -59,14 +59,15 @@ def test_the_gain_of_every_run_is_that_of_the_densities(record):
 def test_the_run_that_is_found_is_the_erratic_one(record):
     ordering, K, y = record
     P = np.linalg.inv(K)
-    gain, run = RunScan(ordering, P, P @ y).best_erratic(np.zeros(N))
-    rows = ordering.rows_of(run)
-    truth = ordering.rows[INSIDE]
+    runs = ErraticRuns(ordering, P, P @ y)
+    gain, run = runs.best(ordering.longest)
+    assert RunScan(ordering, P, P @ y).best_erratic(np.zeros(N)) == run
+    rows, truth = ordering.rows_of(run), ordering.rows[INSIDE]
     assert gain > 0.0 and len(set(rows) & set(truth)) >= 0.8 * len(set(rows) | set(truth))
     # What labels of those readings have cost comes on top.
     refund = np.zeros(N)
     refund[rows[1:3]] = 2.0
-    assert RunScan(ordering, P, P @ y).best_erratic(refund)[0] == pytest.approx(gain + 4.0)
+    assert ErraticRuns(ordering, P, P @ y, refund).best(ordering.longest)[0] == pytest.approx(gain + 4.0)
 
 
 def test_there_is_none_where_none_may_be(record):
@@ -74,6 +75,7 @@ def test_there_is_none_where_none_may_be(record):
     P = np.linalg.inv(K)
     runs = ErraticRuns(ordering, P, P @ y)
     assert runs.best(np.zeros(ordering.n_places, dtype=int))[0] == -np.inf
+    assert RunScan(ordering, P, 0.1 * P @ y).best_erratic(np.zeros(N)) is None
 
 
 def test_its_variance_is_the_best_one(record):

@@ -215,10 +215,10 @@ class RunScan:
         found.log_evidence = self.log_evidence + 0.5 * float(b @ np.linalg.solve(M, b) - np.linalg.slogdet(M)[1])
         return found
 
-    def best_erratic(self, refund: Array) -> tuple[float, Run]:
-        """The erratic run that raises the log evidence most, its price paid; `refund` is what labels have cost."""
+    def best_erratic(self, refund: Array) -> Run | None:
+        """The erratic run that raises the log evidence most, if any pays; `refund` is what labels have cost."""
         gain, run = ErraticRuns(self.ordering, *self.inverse(), refund).best(self._longest_apart())
-        return gain + self.price(), run
+        return run if gain + self.price() > 0.0 else None
 
     def with_runs(self, runs: Sequence[Run]) -> RunScan:
         """The same with these episodes, each with the variance of highest evidence beside those before it."""

@@ -113,34 +113,34 @@ class EpisodeSearch:
     def _with_erratic(self, best: Explanation) -> Explanation:
         """The same with the erratic runs that pay, in place of other episodes there."""
         while len(best.runs) < self.policy.max_episodes:
-            runs = self._erratic_runs(best)
+            runs, start = self._erratic_runs(best)
             if not runs:
                 break
-            labels = best.state.labels.copy()
-            labels[self.ordering.rows_of(runs[-1])] = 0
-            found = self._settled(self._fitted(runs, replace(best.state, labels=labels), best), best)
+            found = self._settled(self._fitted(runs, start, best), best)
             if found.evidence <= best.evidence + self.policy.min_gain:
                 break
             best = found
         return best
 
-    def _erratic_runs(self, best: Explanation) -> tuple[Run, ...]:
-        """The episodes with an erratic run more, as the last of them, where that may pay; else none."""
-        bare, evidence = self._scan(replace(best.state, support=None))
-        refund = _price_of(replace(best.state, labels=np.where(self.judged, 0, best.state.labels)))
+    def _erratic_runs(self, best: Explanation) -> tuple[tuple[Run, ...], Candidate]:
+        """The episodes with an erratic run more where that may pay, else none; and labels without those of the run."""
+        start: Candidate = replace(best.state, support=None)
+        bare, _ = self._scan(start)
+        labels = np.where(self.judged, 0, start.labels)
+        price = _price_of(replace(start, labels=labels))
         erratic = tuple(run for run in best.runs if run.kind == ERRATIC)
         most = best.evidence - self.policy.one_more_gap
-        found: tuple[Run, ...] = ()
-        for runs in dict.fromkeys((best.runs, erratic)):
-            gain, run = bare.with_runs(runs).best_erratic(refund)
-            if gain == -np.inf:
-                continue
+        found: tuple[tuple[Run, ...], Candidate] = (), start
+        proposed = [bare.with_runs(runs).best_erratic(price) for runs in dict.fromkeys((best.runs, erratic))]
+        for run in filter(None, dict.fromkeys(proposed)):
+            at = replace(start, labels=labels.copy())
+            at.labels[self.ordering.rows_of(run)] = 0
             kept = tuple(other for other in best.runs if other.stop <= run.first or run.stop <= other.first)
-            scan = bare.with_runs((*kept, run))
+            scan, evidence = self._scan(at)
+            scan = scan.with_runs((*kept, run))
             total = evidence + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
-            total += refund[self.ordering.rows_of(run)].sum()
             if total > most:
-                most, found = total, scan.runs
+                most, found = total, (scan.runs, at)
         return found
 
     @staticmethod
@@ -149,7 +149,7 @@ class EpisodeSearch:
         labels = np.where(ordering.bad_stretches(), 0, _isolated(start.labels, ordering, POLICY.window))
         at = replace(start, labels=labels, support=None)
         scan = RunScan(ordering, *marginal_inverse(_opened(search).support(at)))
-        return max(scan.best()[0], scan.best_erratic(_price_of(at))[0]) > 0.0
+        return scan.best()[0] > 0.0 or scan.best_erratic(_price_of(at)) is not None
 
     def _start(self, stretch: float) -> Candidate:
         """Where a search begins: longer length-scales, and labels of single outliers alone."""
