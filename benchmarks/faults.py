@@ -45,6 +45,7 @@ SCENARIOS = {
     "ramps, events given": RAMPS,
     "ramps": RAMPS,
     "stuck": FaultScenario(kind="stuck"),
+    "erratic": FaultScenario(kind="erratic", size=10.0),
     "shifts and outliers": FaultScenario(size=10.0, outliers=0.1),
     "step": FaultScenario(kind="step", count=1, size=10.0),
     "uneven times": FaultScenario(size=10.0, times="uneven"),

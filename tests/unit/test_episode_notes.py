@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from biasgp.estimators.episode_notes import described, notes
-from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, Episode
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, STUCK, Episode
 
 Y = np.full(9, 462.0)
 TIMES = {"start": "2003-05-17T02:00:00", "stop": "2003-05-18T08:00:00"}
@@ -25,6 +25,7 @@ def episode(kind: str, bias: float = -12.04, **more) -> Episode:
         (SHIFT, -12.04, "12 ppb too low for 30 h from 2003-05-17 02:00"),
         (SHIFT, 0.5, "0.5 ppb too high for 30 h from 2003-05-17 02:00"),
         (RAMP, 4.8, "drifted to 4.8 ppb too high over 30 h from 2003-05-17 02:00"),
+        (ERRATIC, 1.0, "erratic for 30 h from 2003-05-17 02:00"),
         (STEP, -4.2, "4.2 ppb lower from 2003-05-17 02:00 to the end of the record"),
     ],
 )

@@ -13,7 +13,7 @@ from biasgp import BiasGPWarning, SparseBiasGP
 from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
-from biasgp.models.episodes import RAMP, SHIFT, STUCK, EpisodePrior, Ordering
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STUCK, EpisodePrior, Ordering
 from biasgp.persistence import load_model, save_model
 
 SHORT = FaultScenario(n=150, count=1, size=10.0, length_scale=20.0)
@@ -26,6 +26,19 @@ def test_repeats_are_judged_by_how_often_readings_repeat_elsewhere(resolution, f
     y[100:106] = y[100]
     runs = Ordering(np.arange(300.0)).stuck_runs(y)
     assert [(each.kind, each.rows[0], each.rows[-1]) for each in runs] == ([(STUCK, 100, 105)] if found else [])
+
+
+def test_a_stuck_sensor_that_is_interrupted_does_not_vouch_for_itself():
+    y = np.round(40.0 + 5.0 * np.random.default_rng(0).standard_normal(300), 1)
+    y[100:117] = 1000.0
+    y[107] = 999.0
+    assert [(each.rows[0], each.rows[-1]) for each in Ordering(np.arange(300.0)).stuck_runs(y)] == [
+        (108, 116),
+        (100, 106),
+    ]
+    # A signal that comes back to a value and rests there does.
+    y[200:210] = 1000.0
+    assert Ordering(np.arange(300.0)).stuck_runs(y) == []
 
 
 @pytest.mark.parametrize("y", [np.zeros(50), np.array([1.0, 1.0])], ids=["all equal", "two readings"])
@@ -43,9 +56,32 @@ def test_the_prior_of_the_number_of_episodes_is_a_distribution():
 def test_faults_that_fall_short_of_paying_are_named():
     data = FaultScenario(size=4.0).draw(random_state=14)
     model = fitted(data.t, data.y)
-    (note,) = model.notes_
-    assert model.episodes_ == () and note.code == "possible-episode" and model.trustworthy_
-    assert all(set(range(*fault)) & set(note.rows) for fault in data.faults)
+    first, *_ = model.notes_
+    assert model.episodes_ == () and model.trustworthy_
+    assert {note.code for note in model.notes_} == {"possible-episode"}
+    assert all(set(range(*fault)) & set(first.rows) for fault in data.faults)
+
+
+@pytest.mark.parametrize("seed", [23, 27], ids=["the readings between them", "together"])
+def test_two_faults_that_fall_short_are_named_both(seed):
+    data = FaultScenario(size=4.0).draw(random_state=seed)
+    model = fitted(data.t, data.y)
+    rows = {row for note in model.notes_ for row in note.rows}
+    assert model.episodes_ == () and {note.code for note in model.notes_} == {"possible-episode"}
+    assert all(len(set(range(*fault)) & rows) > 0.8 * (fault[1] - fault[0]) for fault in data.faults)
+
+
+def test_an_erratic_sensor_is_found_as_one_episode():
+    data = FaultScenario(kind="erratic", n=150, count=1, size=10.0, length_scale=20.0).draw(random_state=1)
+    model = fitted(data.t, data.y)
+    (episode,), ((first, stop),) = model.episodes_, data.faults
+    assert episode.kind == ERRATIC and abs(episode.rows[0] - first) <= 1 and abs(episode.rows[-1] + 1 - stop) <= 1
+    assert episode.log_odds > 10.0
+    assert model.outlier_mask_[list(episode.rows)].all() and model.trustworthy_
+    inside = slice(first, stop)
+    assert np.abs(data.y - model.bias_ - data.f)[inside].mean() < 1.0 < np.abs(data.y - data.f)[inside].mean()
+    _, std = model.predict(data.t[:, None], return_std=True)
+    assert std[inside].mean() > 1.5 * np.delete(std, np.r_[inside]).mean()
 
 
 def fitted(t, y, **options):

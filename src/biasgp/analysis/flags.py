@@ -26,9 +26,10 @@ CF_MEANINGS = {
     8: "not_evaluated",
     9: "missing",
     10: "detection_limit",
+    11: "erratic",
 }
 """What a reading is, as CF's flag_meanings names it."""
-_KINDS = {"spike": 1, "group": 2, "shift": 3, "step": 4, "ramp": 5, "stuck": 6}
+_KINDS = {"spike": 1, "group": 2, "shift": 3, "step": 4, "ramp": 5, "stuck": 6, "erratic": 11}
 
 
 @dataclass(frozen=True)

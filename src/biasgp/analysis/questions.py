@@ -21,7 +21,7 @@ from biasgp.analysis.schedules import Schedule, find_schedules
 from biasgp.estimators.episode_notes import described
 from biasgp.estimators.explaining import GROUP, REPLACED, SPIKE
 from biasgp.messages import quantity
-from biasgp.models.episodes import STEP, STUCK, Episode
+from biasgp.models.episodes import ERRATIC, STEP, STUCK, Episode
 
 READING, EPISODE, POSSIBLE, ALIKE, CHECK = "reading", "episode", "possible", "alike", "check"
 """What a question is about: one reading; one stretch of them that was taken for a fault, or for signal; readings that
@@ -185,9 +185,11 @@ class Sets:
         return (1.0 - FALSE_ALARMS) * bad if self.estimator.outlier_mask_[some[0]] else bad
 
     def _fault(self, about: str, episode: Episode, rows: tuple[int, ...]) -> ReadingSet:
-        otherwise = "the truth changed so, and came back"
-        if episode.kind in (STEP, STUCK):
-            otherwise = "a true change of level" if episode.kind == STEP else "the truth stayed the same so long"
+        otherwise = {
+            STEP: "a true change of level",
+            STUCK: "the truth stayed the same so long",
+            ERRATIC: "the truth jumped about so",
+        }.get(episode.kind, "the truth changed so, and came back")
         words = described(episode, self.unit, self.columns["read"])
         return ReadingSet(about, rows, self._bad(rows), words, otherwise)
 

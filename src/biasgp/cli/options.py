@@ -114,8 +114,8 @@ Episodes = Annotated[
     bool | None,
     of_model(
         "--episodes/--no-episodes",
-        help="Look for biases that last: a stuck sensor, shifts, drifts. Left out: with the method sparse, where there "
-        "is a time, or one feature only.",
+        help="Look for biases that last: a stuck or erratic sensor, shifts, drifts. Left out: with the method sparse, "
+        "where there is a time, or one feature only.",
     ),
 ]
 Events = Annotated[

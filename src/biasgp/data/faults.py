@@ -1,4 +1,4 @@
-"""Simulated sensors whose faults last: shifts, steps, ramps and stuck values, with the truth known."""
+"""Simulated sensors whose faults last: shifts, steps, ramps, stuck and erratic values, with the truth known."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class FaultScenario:
     """A record of readings of a random signal, and the faults in it.
 
     `size` is that of a bias (of a ramp, at its end) in standard deviations of the noise; its sign is random. `kind` is
-    "shift", "step" (the last fault lasts to the end of the record), "ramp", "stuck", or "none". `outliers` is the share
-    of the other readings that are single outliers. `resolution`, in the same unit, quantises the readings.
+    "shift", "step" (the last fault lasts to the end of the record), "ramp", "stuck", "erratic" (`size` is the standard
+    deviation of each reading's own bias), or "none". `outliers` is the share of the other readings that are single
+    outliers. `resolution`, in the same unit, quantises the readings.
     """
 
     kind: str = "shift"
@@ -59,7 +60,7 @@ class FaultScenario:
             if self.kind == "stuck":
                 bias[first:stop], y[first:stop] = y[first] - y[first:stop], y[first]
                 continue
-            shape = np.arange(1, stop - first + 1) / (stop - first) if self.kind == "ramp" else 1.0
+            shape = _shape(self.kind, stop - first, rng)
             bias[first:stop] = rng.choice([-1.0, 1.0]) * self.size * self.noise * shape
         is_outlier = np.zeros(n, dtype=bool)
         single = np.flatnonzero(bias == 0.0)
@@ -70,6 +71,13 @@ class FaultScenario:
             step = self.resolution * self.noise
             y = step * np.round(y / step)
         return FaultySeries(t, y, f, bias, faults, is_outlier)
+
+
+def _shape(kind: str, length: int, rng: np.random.Generator) -> Array:
+    """The bias of each reading of a fault, in units of its size."""
+    if kind == "erratic":
+        return rng.standard_normal(length)
+    return np.arange(1, length + 1) / length if kind == "ramp" else np.ones(length)
 
 
 @dataclass(frozen=True)

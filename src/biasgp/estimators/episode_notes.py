@@ -10,7 +10,7 @@ import numpy as np
 from biasgp._typing import Array
 from biasgp.messages import duration, quantity
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import RAMP, STEP, STUCK, Episode
+from biasgp.models.episodes import ERRATIC, RAMP, STEP, STUCK, Episode
 
 DOUBT = 10.0
 """Log odds below which an episode is named as one of two explanations: priors are not known to more than this."""
@@ -51,6 +51,8 @@ def _told(episode: Episode, unit: str, y: Array | None) -> str:
     if episode.kind == STUCK:
         at = "" if y is None else f" at {quantity(float(y[episode.rows[0]]), unit, READING_DIGITS)}"
         return f"stuck{at} {_span(episode, 'for')}"
+    if episode.kind == ERRATIC:
+        return f"erratic {_span(episode, 'for')}"
     if episode.kind == RAMP:
         return f"drifted to {size} {_too(episode)} {_span(episode, 'over')}"
     if episode.kind == STEP:

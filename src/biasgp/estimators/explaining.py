@@ -44,7 +44,7 @@ class ReadingExplanation:
         What was read, and mean and standard deviation of f there without this reading.
     reading_std : float
         Standard deviation of a good reading there: that of f, and noise.
-    kind : {"none", "spike", "group", "replaced", "stuck", "shift", "step", "ramp"}
+    kind : {"none", "spike", "group", "replaced", "stuck", "shift", "step", "ramp", "erratic"}
         What it was taken for: good; an outlier by itself; one of a group of about the same bias (`group_mean`); a value
         that has nothing to do with f; or one of an episode.
     group_mean : float

@@ -81,8 +81,9 @@ class SparseBiasGP(LargeGP):
         Posterior mean and standard deviation of each reading's bias, in y's unit; that of its episode included, and,
         where the kernel has `Same` in it, the error of its sensor's own: `y − bias_` is f and noise.
     episodes_ : tuple of Episode
-        Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends).
-        Each has its `kind`, `rows`, `start`, `stop`, `bias`, `bias_std`, `log_odds` and `sensor`.
+        Biases that last: a sensor that is stuck, a shift, a step to the end of the record, a ramp (a drift that ends),
+        a sensor that is erratic (its values jump about). Each has its `kind`, `rows`, `start`, `stop`, `bias`,
+        `bias_std`, `log_odds` and `sensor`.
     alternatives_ : tuple of tuple of Episode
         Other sets of episodes that explain the readings almost as well.
     verdict_ : ndarray of shape (n_samples,)

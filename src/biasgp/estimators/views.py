@@ -47,7 +47,7 @@ class FitViews:
             kind
                 What the reading was taken for: "none" (good), "spike", "group" (one of several outliers of about the
                 same bias), "replaced" (a value that has nothing to do with f), or the kind of its episode: "stuck",
-                "shift", "step", "ramp".
+                "shift", "step", "ramp", "erratic".
             episode
                 Its episode as an index of `episodes_`; −1 where it is in none.
 

@@ -3,7 +3,9 @@
 Readings are ordered by one variable, as a rule time. An episode is a `shift` (1 on its run), a `step` (a shift up to
 the end of the record) or a `ramp` (grows linearly over its run and ends: a drift until somebody cleans the sensor). Its
 amplitude a ~ N(0, V) is integrated out, so that an episode adds V·uuᵀ to the covariance of the readings (`run_scan` has
-the evidence of every run). A sensor that is `stuck` repeats its value; such readings say nothing of f and leave the GP.
+the evidence of every run). An `erratic` sensor has a bias of variance V for every reading of its run, around a level of
+variance V: that adds V·(I + 11ᵀ) on the run (`erratic_scan`). A sensor that is `stuck` repeats its value; such readings
+say nothing of f and leave the GP.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from scipy.special import betaln
 
 from biasgp._typing import Array, Mask
 
-SHIFT, STEP, RAMP, STUCK = "shift", "step", "ramp", "stuck"
+SHIFT, STEP, RAMP, ERRATIC, STUCK = "shift", "step", "ramp", "erratic", "stuck"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class EpisodePrior:
     """Readings of an episode, at least: fewer are single outliers."""
     shortest_ramp: int = 10
     """Readings of a ramp, at least: a shorter one cannot be told from a shift."""
+    interrupted: int = 2
+    """Readings between two visits to a value, at most, that are one visit of a stuck sensor, interrupted."""
+    shortest_erratic: int = 5
+    """Readings of an erratic run, at least: fewer are single outliers beside one another."""
+    erratic: float = 0.1
+    """Share of erratic runs among episodes; shifts and ramps have half of the others each."""
     typical_length: float = 25.0
     """Median length; the chance of a length falls as its square from there on, so that none is ruled out."""
     longest_share: float = 0.5
@@ -107,6 +115,11 @@ class Ordering:
         self._longest = int(each[self._owner[begins] >= 0].max(initial=0))
         self.lengths = np.arange(self.prior.shortest, int(self.prior.longest_share * self._longest) + 1)
 
+    @property
+    def first_rows(self) -> NDArray[np.intp]:
+        """Of each place, the number of its first reading in order."""
+        return np.asarray(self._first)
+
     def part(self, rows: NDArray[np.intp] | Mask) -> Ordering:
         """The same for some of the readings."""
         verdict = None if self.verdict is None else self.verdict[rows]
@@ -139,8 +152,20 @@ class Ordering:
         return out
 
     def scaled_columns(self, runs: Sequence[Run]) -> Array:
-        """U·√V: the outer product of these columns is what episodes add to the covariance."""
-        return self.columns(runs) * np.sqrt([run.variance for run in runs])
+        """U·√V: the outer product of these columns is what episodes add to the covariance.
+
+        An erratic run has a column for its level, and one for each of its readings.
+        """
+        levels = self.columns(runs) * np.sqrt([run.variance for run in runs])
+        each = [self._own_columns(run) for run in runs if run.kind == ERRATIC]
+        return np.column_stack([levels, *each])
+
+    def _own_columns(self, run: Run) -> Array:
+        """A column for each reading of a run."""
+        rows = self.rows_of(run)
+        out = np.zeros((self.n, len(rows)))
+        out[rows, np.arange(len(rows))] = np.sqrt(run.variance)
+        return out
 
     def rows_of(self, run: Run) -> NDArray[np.intp]:
         """Indices of the readings of an episode, in their order."""
@@ -173,7 +198,8 @@ class Ordering:
         exactly, at_least = prior.log_length(self._longest)
         at_start, at_end = first == self._begins[:, None], stop == self._ends[:, None]
         ends = np.where(at_start | at_end, at_least[length], exactly[length])
-        kinds = {SHIFT: np.log(0.5), RAMP: np.log(0.5)}
+        share = np.log(0.5 * (1.0 - prior.erratic))
+        kinds = {SHIFT: share, RAMP: share, ERRATIC: np.log(prior.erratic)}
         if self.events is not None:
             serviced = np.zeros(m + 1 + length[-1], dtype=bool)
             for begin, end in self.bounds:
@@ -181,12 +207,14 @@ class Ordering:
                 serviced[at[(begin < at) & (at < end)]] = True
             off = float(np.log(prior.off_event))
             ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(at_start | at_end, 0.0, off))
-            kinds = {SHIFT: np.log(1.0 - prior.at_event) + off, RAMP: np.log(prior.at_event)}
+            jumps, ends_there = np.log(1.0 - prior.at_event) + off, np.log(prior.at_event)
+            kinds = {SHIFT: jumps, RAMP: ends_there, ERRATIC: jumps + np.log(prior.erratic)}
         possible = length <= self.longest[:, None]
         if self.verdict is not None:
             possible &= self._allowed
         found = {kind: np.where(possible, ends - prior.scale_price + price, -np.inf) for kind, price in kinds.items()}
         found[RAMP][:, length < prior.shortest_ramp] = -np.inf
+        found[ERRATIC][:, length < prior.shortest_erratic] = -np.inf
         return found
 
     @cached_property
@@ -252,8 +280,9 @@ class Episode:
 
     Attributes
     ----------
-    kind : {"stuck", "shift", "step", "ramp"}
-        The value repeats; a constant bias; the same up to the end of the record; a bias that grows linearly and ends.
+    kind : {"stuck", "shift", "step", "ramp", "erratic"}
+        The value repeats; a constant bias; the same up to the end of the record; a bias that grows linearly and ends;
+        values that jump about.
     rows : tuple of int
         Indices of its readings, in their order.
     log_odds : float
@@ -261,7 +290,7 @@ class Episode:
     start, stop : float or str
         The ordering variable at its first and at its last reading; a time as ISO 8601 text (UTC where it has a zone).
     bias, bias_std : float
-        Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck sensor.
+        Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck or erratic sensor.
     sensor : str
         The label of its sensor, where several share f; else empty.
     """
@@ -298,7 +327,9 @@ def _stuck_in(rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_exp
             continue
         chance[run] = False
         elsewhere = _share_of_repeats(lengths[chance], repeats_expected)
-        same_value = chance & (values == values[run])
+        # A sensor that leaves its value for a reading or two is stuck twice: neither speaks for the other.
+        gap = np.maximum(begins - begins[run] - length, begins[run] - begins - lengths)
+        same_value = chance & (values == values[run]) & (gap > prior.interrupted)
         if same_value.any():
             # Few visits say little: they start from the share elsewhere.
             repeats, pairs = (lengths[same_value] - 1).sum(), lengths[same_value].sum()

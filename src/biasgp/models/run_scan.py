@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from biasgp._typing import Array, Mask
-from biasgp.models.episodes import RAMP, SHIFT, STEP, Ordering, Run
+from biasgp.models import erratic_scan
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, Ordering, Run
+from biasgp.models.erratic_scan import ErraticRuns
 
 LARGEST_VARIANCE = 1e6
 """Of an episode, in units of y's robust variance: no reading lies further out than its square root."""
@@ -187,6 +189,8 @@ class RunScan:
 
     def with_run(self, run: Run) -> RunScan:
         """The same with another episode in the covariance."""
+        if run.kind == ERRATIC:
+            return self._with_erratic(run)
         u = self.ordering.columns([run])[:, 0]
         Pu = self._times(u)
         A, b = float(u @ Pu), float(u @ self._Py)
@@ -201,6 +205,21 @@ class RunScan:
         found._products = _Partial(self.ordering, found._Py)
         return found
 
+    def _with_erratic(self, run: Run) -> RunScan:
+        """Many columns at once change P as a whole."""
+        (P, Py), U = self.inverse(), self.ordering.scaled_columns([run])
+        PU, b = P @ U, U.T @ Py
+        M = np.eye(U.shape[1]) + U.T @ PU
+        found = RunScan(self.ordering, P - PU @ np.linalg.solve(M, PU.T), Py - PU @ np.linalg.solve(M, b), self._kinds)
+        found.runs = (*self.runs, run)
+        found.log_evidence = self.log_evidence + 0.5 * float(b @ np.linalg.solve(M, b) - np.linalg.slogdet(M)[1])
+        return found
+
+    def best_erratic(self, refund: Array) -> Run | None:
+        """The erratic run that raises the log evidence most, if any pays; `refund` is what labels have cost."""
+        gain, run = ErraticRuns(self.ordering, *self.inverse(), refund).best(self._longest_apart())
+        return run if gain + self.price() > 0.0 else None
+
     def with_runs(self, runs: Sequence[Run]) -> RunScan:
         """The same with these episodes, each with the variance of highest evidence beside those before it."""
         scan = self
@@ -210,6 +229,8 @@ class RunScan:
 
     def with_best_variance(self, run: Run) -> Run:
         """The run with the V of highest evidence."""
+        if run.kind == ERRATIC:
+            return erratic_scan.with_best_variance(run, *self._inside(run))
         u = self.ordering.columns([run])[:, 0]
         A, b = float(u @ self._times(u)), float(u @ self._Py)
         signal = max(b**2 / A - 1.0, LEAST_SIGNAL) / A if A > 0.0 else 0.0
@@ -280,6 +301,11 @@ class RunScan:
         A = float(v @ self._P[np.ix_(inside, inside)] @ v) - float(np.sum((self._added[inside].T @ v) ** 2))
         return max(A, self._squares.least), float(v @ self._Py[inside])
 
+    def _inside(self, run: Run) -> tuple[Array, Array]:
+        """P and Py of the readings of a run."""
+        rows = self.ordering.rows_of(run)
+        return self._P[np.ix_(rows, rows)] - self._added[rows] @ self._added[rows].T, self._Py[rows]
+
     def price(self) -> float:
         """What the rate of episodes costs for one more."""
         prior, n, count = self.ordering.prior, self.ordering.n, len(self.runs)
@@ -291,6 +317,9 @@ class RunScan:
         All runs of its kind that share more than half of the readings of the longer of the two with it, weighted by
         evidence.
         """
+        if run.kind == ERRATIC:
+            volume, probability = ErraticRuns(self.ordering, *self.inverse()).around(run, self._longest_apart())
+            return Ends(volume, probability, *self._amplitude(run))
         ordering, kind, size = self.ordering, _scanned(run.kind), run.stop - run.first
         # None of them is twice as long, so that they begin at most one length earlier.
         rows, columns = slice(max(run.first - size, 0), run.stop), slice(0, 2 * size - int(ordering.lengths[0]))
@@ -325,7 +354,13 @@ class RunScan:
         return Ends(float(logsumexp(gains)) - own, (U > 0.0) @ weights, mean, spread)
 
     def _amplitude(self, run: Run) -> tuple[Array, Array]:
-        """Mean of what an episode adds to each reading, and the column whose outer product is its covariance."""
+        """Mean of what an episode adds to each reading, and columns whose outer products are its covariance."""
+        if run.kind == ERRATIC:
+            rows, n = self.ordering.rows_of(run), self.ordering.n
+            mean, spread = erratic_scan.amplitudes(*self._inside(run), run.variance)
+            everywhere = np.zeros((n, 1 + len(rows)))
+            everywhere[rows] = np.column_stack([mean, spread])
+            return everywhere[:, 0], everywhere[:, 1:]
         u = self.ordering.columns([run])
         A, b = self._of(run)
         shrink = 1.0 / (A + 1.0 / run.variance)
@@ -336,7 +371,7 @@ class RunScan:
         mean, column = self._amplitude(run)
         before, after = self._times(column), self._times(ends.spread)
         bias = ends.mean - mean
-        variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - column[:, 0] ** 2
+        variance = np.einsum("ij,ij->i", ends.spread, ends.spread) - np.einsum("ij,ij->i", column, column)
         return _Change(-self._times(bias), before @ before.T - after @ after.T, bias, variance)
 
     def apart(self) -> Mask:

@@ -14,7 +14,13 @@ from biasgp._typing import Array, Mask
 from biasgp.palette import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from biasgp.plot.canvas import BAND_95, Abscissa, axes_for, label_times
 
-EPISODES = {"stuck": (PURPLE, "-"), "shift": (AMBER, "--"), "step": (SKY, "-."), "ramp": (GREEN, ":")}
+EPISODES = {
+    "stuck": (PURPLE, "-"),
+    "shift": (AMBER, "--"),
+    "step": (SKY, "-."),
+    "ramp": (GREEN, ":"),
+    "erratic": (ORANGE, (0, (8, 3))),
+}
 """Colour and line of the edge of each kind of episode: told apart in grey, too."""
 
 

@@ -23,6 +23,7 @@ SHADES = {
     "shift": ("rgba(230,159,0,0.28)", AMBER, "dash"),
     "step": ("rgba(86,180,233,0.28)", SKY, "dashdot"),
     "ramp": ("rgba(0,158,115,0.28)", GREEN, "dot"),
+    "erratic": ("rgba(213,94,0,0.22)", ORANGE, "longdash"),
 }
 """Fill and edge of each kind of episode: of the same palette, for a light or dark ground; in grey the edges tell."""
 SENSORS = (

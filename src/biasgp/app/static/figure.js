@@ -8,6 +8,7 @@ const SHADES = {  // fill and edge of each kind of episode, as in the report
   shift: ["rgba(230,159,0,0.28)", "#E69F00", "dash"],
   step: ["rgba(86,180,233,0.28)", "#56B4E9", "dashdot"],
   ramp: ["rgba(0,158,115,0.28)", "#009E73", "dot"],
+  erratic: ["rgba(213,94,0,0.22)", "#D55E00", "longdash"],
 };
 const OTHER = ["rgba(138,144,153,0.3)", "#8a9099", "solid"];
 

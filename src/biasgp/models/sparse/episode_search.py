@@ -16,10 +16,10 @@ from itertools import pairwise, product
 import numpy as np
 
 from biasgp._typing import Array, Mask
-from biasgp.models.episodes import RAMP, SHIFT, Ordering, Run
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, Ordering, Run
 from biasgp.models.run_scan import RunScan
 from biasgp.models.sparse.explanations import Explanation, differ, marginal_inverse
-from biasgp.models.sparse.kinds import Labels
+from biasgp.models.sparse.kinds import PRIOR, Labels
 from biasgp.models.sparse.search import Candidate, Search, SearchPolicy, State
 from biasgp.watch import out_of_time
 
@@ -58,6 +58,8 @@ class EpisodePolicy:
     """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
     fitted. That tells more than the gain before they are. Of 210 records without a fault 3 have such an explanation. At
     6.5 nats 5 have, and no more of the shifts of 4 σ are named (benchmarks/faults.py)."""
+    gap_of_more: float = 2.5
+    """Nats that this gap is wider for each episode after the first: their prior is known to no more than that."""
     max_possible: int = 3
     """Episodes that are named though they do not pay, at most."""
     settled_gain: float = 0.5
@@ -106,7 +108,40 @@ class EpisodeSearch:
             new = all(differ(scan.runs, known.runs) for known in self.ended)
             if scan.runs and new and evidence > best.evidence - self.policy.hopeless_gap:
                 best = max(best, self._settled(self._fitted(scan.runs, at, best), best), key=_evidence)
+        return self._with_erratic(best)
+
+    def _with_erratic(self, best: Explanation) -> Explanation:
+        """The same with the erratic runs that pay, in place of other episodes there."""
+        while len(best.runs) < self.policy.max_episodes:
+            runs, start = self._erratic_runs(best)
+            if not runs:
+                break
+            found = self._settled(self._fitted(runs, start, best), best)
+            if found.evidence <= best.evidence + self.policy.min_gain:
+                break
+            best = found
         return best
+
+    def _erratic_runs(self, best: Explanation) -> tuple[tuple[Run, ...], Candidate]:
+        """The episodes with an erratic run more where that may pay, else none; and labels without those of the run."""
+        start: Candidate = replace(best.state, support=None)
+        bare, _ = self._scan(start)
+        labels = np.where(self.judged, 0, start.labels)
+        price = _price_of(replace(start, labels=labels))
+        erratic = tuple(run for run in best.runs if run.kind == ERRATIC)
+        most = best.evidence - self.policy.one_more_gap
+        found: tuple[tuple[Run, ...], Candidate] = (), start
+        proposed = [bare.with_runs(runs).best_erratic(price) for runs in dict.fromkeys((best.runs, erratic))]
+        for run in filter(None, dict.fromkeys(proposed)):
+            at = replace(start, labels=labels.copy())
+            at.labels[self.ordering.rows_of(run)] = 0
+            kept = tuple(other for other in best.runs if other.stop <= run.first or run.stop <= other.first)
+            scan, evidence = self._scan(at)
+            scan = scan.with_runs((*kept, run))
+            total = evidence + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
+            if total > most:
+                most, found = total, (scan.runs, at)
+        return found
 
     @staticmethod
     def would_find_any(search: Search, start: Candidate, ordering: Ordering) -> bool:
@@ -114,7 +149,7 @@ class EpisodeSearch:
         labels = np.where(ordering.bad_stretches(), 0, _isolated(start.labels, ordering, POLICY.window))
         at = replace(start, labels=labels, support=None)
         scan = RunScan(ordering, *marginal_inverse(_opened(search).support(at)))
-        return scan.best()[0] > 0.0
+        return scan.best()[0] > 0.0 or scan.best_erratic(_price_of(at)) is not None
 
     def _start(self, stretch: float) -> Candidate:
         """Where a search begins: longer length-scales, and labels of single outliers alone."""
@@ -139,9 +174,11 @@ class EpisodeSearch:
         policy, found = self.policy, []
         rival = replace(best, state=replace(best.state, evidence=best.state.evidence - policy.ambiguous_gap))
         bare, evidence = self._scan(replace(best.state, support=None))
-        jumps = {run.stop for run in best.runs} | {run.first for run in best.runs if run.kind != RAMP}
+        level_runs = _of_levels(best.runs)
+        bare = bare.with_runs(tuple(run for run in best.runs if run not in level_runs))
+        jumps = {run.stop for run in level_runs} | {run.first for run in level_runs if run.kind != RAMP}
         beside = bare.between(sorted(jumps - {end for each in self.ordering.bounds for end in each}))
-        levels = reduce(RunScan.with_run, (run for run in best.runs if run.kind != RAMP), bare).apart()
+        levels = reduce(RunScan.with_run, (run for run in level_runs if run.kind != RAMP), bare).apart()
         drifts = beside & bare.ending_at(jumps)
         starts: list[tuple[RunScan, tuple[str, ...]]] = [
             (self._grown(bare, (SHIFT,), where=beside & levels), (SHIFT,)),
@@ -161,7 +198,7 @@ class EpisodeSearch:
                 # Its episodes are moved where that may make it the best: their ends are averaged over anyway.
                 near = fitted.evidence + volume > best.evidence - policy.overtaking_gap
                 found.append(self._settled(fitted, rival, kinds) if near else fitted)
-        full = bare.with_runs(best.runs)
+        full = bare.with_runs(level_runs)
         gain, run = full.best()
         if gain > -policy.one_more_gap:
             found.append(self._fitted((*full.runs, run), best.state, rival, self._brief(policy.rounds_beside)))
@@ -185,7 +222,12 @@ class EpisodeSearch:
         if not others:
             return self.none
         # The length-scale of the fit without any episode is the one that can follow this one.
-        start = replace(best.state, x=self.none.state.x, curvature=self.none.state.curvature, support=None)
+        labels = best.state.labels.copy()
+        if run.kind == ERRATIC:  # one by one, its readings are outliers
+            rows = self.ordering.rows_of(run)
+            labels[rows] = np.minimum(self.none.state.labels[rows], best.state.slab.n_groups)
+        x, curvature = self.none.state.x, self.none.state.curvature
+        start = replace(best.state, x=x, curvature=curvature, labels=labels, support=None)
         policy = self._brief(self.policy.rounds_without, self.policy.iterations_without)
         # Odds beyond doubt need not be known to the last nat. That the labels are the same says nothing here: no search
         # comes to those of the rival.
@@ -216,15 +258,33 @@ class EpisodeSearch:
 
     def almost(self) -> list[tuple[Run, ...]]:
         """Episodes that readings which are taken for faultless almost have."""
-        least = self.none.evidence - self.policy.fitted_gap
-        near = sorted((each for each in self.ended if each.runs and each.evidence > least), key=_evidence, reverse=True)
+        policy = self.policy
+        near = [each for each in self.ended if each.runs and self.none.evidence - each.evidence < self._gap_of(each)]
+        near.sort(key=_evidence, reverse=True)
         if near:
-            near += [other for other in self.others(near[0]) if other.evidence > least]
+            others = (*self.others(near[0]), *self._around_shift(near[0]))
+            near += [each for each in others if each.evidence > near[0].evidence - policy.ambiguous_gap]
         found: list[tuple[Run, ...]] = []
         for each in near:
             if all(differ(each.runs, known) for known in found):
                 found.append(each.runs)
         return found
+
+    def _gap_of(self, at: Explanation) -> float:
+        """Nats behind the fit without episodes up to which an explanation is worth naming."""
+        return self.policy.fitted_gap + self.policy.gap_of_more * (len(at.runs) - 1)
+
+    def _around_shift(self, at: Explanation) -> Iterator[Explanation]:
+        """For a single shift: one that ends where it begins, and another that begins where it ends."""
+        if [run.kind for run in at.runs] != [SHIFT]:
+            return
+        (run,), (scan, _) = at.runs, self._scan(replace(at.state, support=None))
+        begins = np.arange(self.ordering.n_places)[:, None] == run.stop
+        for where in (scan.ending_at({run.first}), begins & (self.ordering.lengths > 0)):
+            gain, other = scan.best(where=where)
+            scan = scan if gain == -np.inf else scan.with_run(other)
+        if len(scan.runs) > 1:
+            yield self._fitted(scan.runs, at.state, None, self._brief(self.policy.rounds_without))
 
     def _scan(self, at: Candidate) -> tuple[RunScan, float]:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior.
@@ -344,11 +404,12 @@ class EpisodeSearch:
         where the level jumps stay, and which of the stretches between them are faulty is chosen anew.
         """
         bare, evidence = self._scan(replace(at.state, support=None))
-        runs = sorted(at.runs, key=lambda run: run.first)
+        runs = sorted(_of_levels(at.runs), key=lambda run: run.first)
+        bare = bare.with_runs(tuple(run for run in at.runs if run not in runs))
         taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]
         proposals = [tuple(run for run in runs if run not in out) for out in taken]
         if SHIFT in kinds:
-            proposals += self._stretches(bare, at.runs)
+            proposals += self._stretches(bare, tuple(runs))
         best, found = at.evidence, at.runs
         ended: dict[frozenset[tuple[str, int, int]], RunScan] = {}
         for proposal in dict.fromkeys(proposals):
@@ -418,6 +479,17 @@ def _opened(search: Search) -> Search:
 def _same(a: Candidate, b: Candidate) -> bool:
     """Whether parameters, slab and labels of two candidates are."""
     return np.array_equal(a.x, b.x) and a.slab == b.slab and np.array_equal(a.labels, b.labels)
+
+
+def _price_of(at: Candidate) -> Array:
+    """What the label of each reading costs, in nats."""
+    price = np.log(PRIOR.shares(at.slab.counts(at.labels), len(at.labels)))
+    return np.asarray((price[0] - price)[at.labels])
+
+
+def _of_levels(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Those that are not erratic."""
+    return tuple(run for run in runs if run.kind != ERRATIC)
 
 
 def _evidence(explanation: Explanation) -> float:

@@ -8,13 +8,13 @@ from functools import cached_property, reduce
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.models.episodes import RAMP, SHIFT, STEP, Ordering, Run
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, Ordering, Run
 from biasgp.models.run_scan import Ends, RunScan
 from biasgp.models.sparse.average import Moments
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Search, State
 
-LARGEST_VOLUME = {SHIFT: 3.0, STEP: 3.0, RAMP: 5.0}
+LARGEST_VOLUME = {SHIFT: 3.0, STEP: 3.0, RAMP: 5.0, ERRATIC: 3.0}
 """Nats that averaging over the ends of an episode adds to its evidence, as a rule at most: twenty ends that are as
 likely; a hundred for a ramp, whose start is not seen."""
 
@@ -68,7 +68,7 @@ class Explanation:
         if shared is None:
             return moments
         alpha, precision = moments.alpha.copy(), moments.precision.copy()
-        covariance = np.eye(len(self.runs)) - shared.T @ moments.precision @ shared
+        covariance = np.eye(shared.shape[1]) - shared.T @ moments.precision @ shared
         bias = moments.bias + shared @ (shared.T @ moments.alpha)
         variance = moments.bias_variance + np.einsum("ij,jk,ik->i", shared, covariance, shared)
         clean = 1.0 - moments.probability
