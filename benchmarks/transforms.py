@@ -27,8 +27,9 @@ from threadpoolctl import threadpool_limits
 
 from biasgp import SparseBiasGP
 from biasgp.analysis.fitting import KERNELS
+from biasgp.inputs import STRETCH
 from biasgp.models import transform_choice
-from biasgp.models.transform_choice import Verdict, candidates, chosen, judge, judged_rows, lead
+from biasgp.models.transform_choice import Verdict, candidates, chosen, judge, judged_rows
 
 ITERATIONS = (20, 45)
 """Other limits of the iterations of a rough fit than its 30."""
@@ -37,6 +38,16 @@ MOST_FITTED = 700
 
 Data = tuple[str, np.ndarray, np.ndarray, np.ndarray]
 """Name, inputs, response, and which of the readings are valid."""
+
+
+def lead(first: Verdict, second: Verdict) -> tuple[float, float]:
+    """How much higher the score of the first is, and the standard error of that.
+
+    Readings next to one another are not independent; the means over stretches of them nearly are.
+    """
+    gains = first.log_density - second.log_density
+    means = np.array([part.mean() for part in np.array_split(gains, max(2, round(len(gains) / STRETCH)))])
+    return first.score - second.score, float(means.std(ddof=1) / np.sqrt(len(means)))
 
 
 def responses(path: Path) -> Iterator[Data]:

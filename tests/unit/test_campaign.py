@@ -10,17 +10,22 @@ import pytest
 from biasgp.data import campaign
 
 RECORDED = {
-    0: ("9777795a920c87b3", "026ce5c02c0bf38f", "8c5ddf3aed2001e2"),
-    7: ("e2902233ddc26b0b", "96f0684cfcbf6498", "191f888c4303e5f5"),
+    0: ("ea707c47c69f699d", "b770432ea5196aff", "f75a2fd1bf8ba3ff"),
+    7: ("404d865ed8453769", "f0e8e390a6782a27", "0537d7a14743d98f"),
 }
-"""SHA-256 of X and of the readings of NO and O₃, by seed, as the recorded studies had them."""
+"""SHA-256 of X and of the readings of NO and O₃, by seed, as the recorded studies had them, to a millionth: processors
+differ in the last digits."""
+
+
+def _to_a_millionth(values: np.ndarray) -> np.ndarray:
+    return np.round(values * 1e6).astype(np.int64)
 
 
 @pytest.mark.parametrize("seed", RECORDED)
 def test_what_recorded_studies_rest_on_does_not_change(seed):
     data = campaign(random_state=seed)
     arrays = (data.X, data.no.y, data.o3.y)
-    assert tuple(hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()[:16] for a in arrays) == RECORDED[seed]
+    assert tuple(hashlib.sha256(_to_a_millionth(a).tobytes()).hexdigest()[:16] for a in arrays) == RECORDED[seed]
 
 
 def test_the_gas_with_faults_takes_nothing_from_the_callers_generator():

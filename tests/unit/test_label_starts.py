@@ -111,10 +111,11 @@ def test_labels_that_vouch_for_one_another_are_left():
     data = two_sided("friedman", 7, random_state=np.random.default_rng([1, 1, 7, 4]))
     scaled = Scaling.of(data.y, Identity()).forward(data.y)
     problem = Problem(data.X, scaled, SquaredExponential(ard=True).bind(data.X), np.zeros(len(scaled))).with_prior()
+    alike = replace(RECIPE, noise_model="constant")  # noise that varies would be another way out
     others = tuple(start for start in RECIPE.with_all if not isinstance(start, Annealed))
     trapped, found = (
         fit(problem, 100, np.random.default_rng(0), recipe=recipe)
-        for recipe in (replace(RECIPE, with_all=others), RECIPE)
+        for recipe in (replace(alike, with_all=others), alike)
     )
     wrong = [int(((each.labels > 0) != data.is_outlier).sum()) for each in (trapped, found)]
     assert found.log_evidence > trapped.log_evidence + 5.0

@@ -151,7 +151,8 @@ class TestFits:
         with pytest.warns(InterruptedWarning, match="rests on 7 of the 10 draws of each chain"):
             model = self.quick(on_interrupt="return").fit(one_d.X, one_d.y)
         assert not model.converged_
-        assert_array_equal(model.draws_["variance"], whole.draws_["variance"][:, :7])
+        # But for rounding: exponentials of arrays depend on their lengths in the last digit on some processors.
+        assert_allclose(model.draws_["variance"], whole.draws_["variance"][:, :7], rtol=1e-12)
         assert np.isfinite(model.predict(one_d.X_test, return_std=True)).all()
 
     def test_interrupt_before_the_first_draw_raises_always(self, one_d, monkeypatch):

