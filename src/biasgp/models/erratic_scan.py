@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
+from biasgp.covariance.dense import factorise
 from biasgp.models.episodes import ERRATIC, Ordering, Run
 
 
@@ -42,14 +42,13 @@ a hundredth of a nat per reading."""
 
 def log_evidence_of_leading(P: Array, Py: Array, V: float) -> Array:
     """What an erratic run of the first 1, 2, … of some readings does to the log evidence, at this V."""
-    factor = cholesky(P + np.eye(len(P)) / V, lower=True, check_finite=False)
-    solved = solve_triangular(factor, np.column_stack([Py, np.ones(len(Py))]), lower=True, check_finite=False)
-    z, w = solved.T
+    factor = factorise(P, np.full(len(P), 1.0 / V))
+    z, w = factor.half_solve(np.column_stack([Py, np.ones(len(Py))])).T
     count = np.arange(1.0, len(Py) + 1.0)
     # (VT)⁻¹ = I/V − c·11ᵀ.
     c = 1.0 / (V * (count + 1.0))
     along, level = np.cumsum(z * w), 1.0 - c * np.cumsum(w * w)
-    logdet = 2.0 * np.cumsum(np.log(factor.diagonal())) + np.log(level) + count * np.log(V) + np.log1p(count)
+    logdet = 2.0 * np.cumsum(np.log(factor.lower.diagonal())) + np.log(level) + count * np.log(V) + np.log1p(count)
     return np.asarray(0.5 * (np.cumsum(z * z) + c * along**2 / level - logdet))
 
 
