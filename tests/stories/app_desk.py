@@ -18,6 +18,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 PATIENCE, FIT_PATIENCE = 25.0, 120.0
 """Seconds to wait for the page, and for a fit, on a machine that has other things to do."""
+SEEN = 3.0
+"""Seconds after which somebody clicks all the same."""
 SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 READY = "body[data-ready=all]"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
@@ -152,7 +154,15 @@ class Person:
     def click(self, row: int) -> None:
         x, y = self.at(row)
         self.page.mouse.move(x - 1, y - 1)
+        self._until_the_pointer_is_over(row)
         self.page.mouse.click(x, y)
+
+    def _until_the_pointer_is_over(self, row: int) -> None:
+        """Nobody clicks before the plot has seen what the pointer is over; on a busy machine that takes a while."""
+        end = time.monotonic() + SEEN
+        over = "() => (document.getElementById('plot')._hoverdata || []).map(each => (each.customdata || [])[1])"
+        while row not in self.page.evaluate(over) and time.monotonic() < end:
+            self.page.wait_for_timeout(20)
 
     def drag(self, *path: tuple[float, float]) -> None:
         mouse = self.page.mouse
