@@ -147,7 +147,7 @@ def test_proportional_noise_is_a_share_of_f():
     assert np.median(model.noise_std(X)[high] / f[high]) == pytest.approx(0.1, rel=0.3)
 
 
-def test_the_gradient_that_proportional_noise_is_fitted_by():
+def test_proportional_noise_is_no_worse_than_one_variance_but_for_its_price():
     given = residuals(200)
     found = list(_proportional(given, 0.0, [-1.0, 0.0]))
     one = _maximised(given, np.empty((200, 0)), 0.0)[0]

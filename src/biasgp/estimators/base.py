@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -231,8 +231,8 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 trial = ScaledResponse(y_array[told], scaling)
                 kernel = with_chosen_variances(kernel, X_array[told], trial, column_names(self))
             bound = kernel.bind(X_array, column_names(self), scaling.scale**2)
-            problem = Problem(X_array, response.z, bound, response.variances(known), scaling.scale, censored=side)
-            problem = replace(problem, zero=response.zero)
+            stated, zero = response.variances(known), response.zero
+            problem = Problem(X_array, response.z, bound, stated, scaling.scale, censored=side, zero=zero)
             if self._strategy(problem).exact:
                 ledger().expect(FACTORISATIONS, WHOLE_FITS.get(type(self).__name__, 0) * len(problem) ** 3)
             self._given, self._index = Given.of(X, y, y_array, problem.known), row_labels(X, y)

@@ -200,7 +200,7 @@ def _fitted_noise(noise_model: str, model: FitResult, residuals: Residuals, zero
         return None
     # From the level of the noise as it is, and from one that takes all residuals for noise which may be noise.
     usual, small = float(np.median(residuals.noise)), residuals.value[np.abs(residuals.value) < LEAST_BIAS]
-    levels = np.log([usual, max(usual, float(np.mean(small**2)) if len(small) else 0.0)]).tolist()
+    levels = np.log(sorted({usual, max(usual, float(np.mean(small**2)) if len(small) else 0.0)})).tolist()
     one = max(_maximised(residuals, np.empty((len(residuals.value), 0)), level)[0] for level in levels)
     found, lowest = list[tuple[float, Noise]](), float((residuals.mean + residuals.value).min())
     if noise_model in (AUTO, VARYING):
