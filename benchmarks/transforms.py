@@ -1,16 +1,17 @@
-"""How stable the choice of the response transform is, and what it is worth.
+"""How stable the weights of the response transforms are, and what the average over transforms is worth.
 
     python benchmarks/transforms.py renwu-*.csv --kernels matern32 exponential
     python benchmarks/transforms.py faults/*.csv tables/*.csv --kernels matern32 [--held-out]
 
 Files: campaigns (as of real_campaigns.py), hourly records with columns `time`, `value` and `flag`, and tables without a
 header whose last column is the response. For each response the transforms are judged as response="auto" does, and again
-on other stretches of rows (`--seeds`) and with fewer and more iterations. A line has the choice, how many of the other
-judgements choose something else, and the lead of the best transform over the second, with its standard error (of means
-over stretches of readings) and the range of the lead over the judgements.
+on other stretches of rows (`--seeds`) and with fewer and more iterations. A line has the weights, how many of the other
+judgements have another transform first, the largest change of a weight, and the lead of the first transform over the
+second in mean log density per reading, with its standard error (of means over stretches of readings).
 
-With --held-out, where the two are nearer than --near: each fifth unflagged reading is left out, both transforms are
-fitted to the others, and the line ends with the MSE of the second over that of the first.
+With --held-out, where more than one transform has a weight: each fifth unflagged reading is left out, fits to the
+others under the first two transforms predict it, and so does their average; the line ends with the MSE of the second
+and of the average over that of the first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from biasgp import SparseBiasGP
 from biasgp.analysis.fitting import KERNELS
 from biasgp.inputs import STRETCH
 from biasgp.models import transform_choice
-from biasgp.models.transform_choice import Verdict, candidates, chosen, judge, judged_rows
+from biasgp.models.transform_choice import Verdict, Weighted, candidates, judge, judged_rows, weighted
 
 ITERATIONS = (20, 45)
 """Other limits of the iterations of a rough fit than its 30."""
@@ -76,40 +77,46 @@ def judged(X: np.ndarray, y: np.ndarray, kernel, seed: int) -> list[Verdict]:
     return [judge(X[rows], y[rows], kernel, None, transform) for transform in candidates(y)]
 
 
-def held_out_error(data: Data, kernel, response: str) -> float:
-    """MSE of valid readings that the fit has not seen."""
+def held_out_errors(data: Data, kernel, first: Weighted, second: Weighted) -> list[float]:
+    """MSE of valid readings that the fits have not seen: under each transform, and of their average."""
     _, X, y, valid = data
     some = np.arange(min(len(y), MOST_FITTED))
     out = np.flatnonzero(valid[some])[::5]
     kept = np.setdiff1d(some, out)
-    model = SparseBiasGP(kernel, response=response, order=None).fit(X[kept], y[kept])
-    return float(np.mean((model.predict(X[out]) - y[out]) ** 2))
+    predictions = [
+        SparseBiasGP(kernel, response=each.transform.name, order=None).fit(X[kept], y[kept]).predict(X[out])
+        for each in (first, second)
+    ]
+    share = first.weight / (first.weight + second.weight)
+    average = share * predictions[0] + (1.0 - share) * predictions[1]
+    return [float(np.mean((each - y[out]) ** 2)) for each in (*predictions, average)]
 
 
 def line(data: Data, name: str, options: argparse.Namespace) -> str:
-    """All about the choice for one response."""
+    """All about the weights for one response."""
     title, X, y, _ = data
     kernel = KERNELS[name](ard=True)
     verdicts = judged(X, y, kernel, 0)
-    pick = chosen(verdicts).transform.name
     others = [judged(X, y, kernel, seed) for seed in options.seeds]
     for iterations in () if options.rows_only else ITERATIONS:
         with patch.object(transform_choice, "MAX_ITERATIONS", iterations):
             others.append(judged(X, y, kernel, 0))
-    changed = sum(chosen(each).transform.name != pick for each in others)
-    first, second = sorted(verdicts, key=lambda verdict: -verdict.score)[:2]
-    gap, error = lead(first, second)
-    pair = [next(v.score for v in each if v.transform.name == first.transform.name) for each in others]
-    rest = [next(v.score for v in each if v.transform.name == second.transform.name) for each in others]
-    gaps = np.append(np.subtract(pair, rest), gap)
-    scores = " ".join(f"{v.transform.name[:3]} {v.score:7.3f}" for v in verdicts)
-    text = (
-        f"{title:32} {name:11} {pick:11} changed {changed}/{len(others)} | {first.transform.name} before "
-        f"{second.transform.name} by {gap:.3f} ± {error:.3f} ({gaps.min():+.3f} to {gaps.max():+.3f}) | {scores}"
+    found, again = weighted(verdicts, len(y)), [weighted(each, len(y)) for each in others]
+    tables = [{each.transform.name: each.weight for each in some} for some in (found, *again)]
+    changed = sum(each[0].transform.name != found[0].transform.name for each in again)
+    moved = max(
+        (abs(table.get(k, 0.0) - tables[0].get(k, 0.0)) for table in tables for k in table | tables[0]), default=0
     )
-    if options.held_out and gap < options.near:
-        errors = [held_out_error(data, kernel, verdict.transform.name) for verdict in (first, second)]
-        text += f" | MSE of the second over that of the first {errors[1] / errors[0]:.3f}"
+    best, next_best = sorted(verdicts, key=lambda verdict: -verdict.score)[:2]
+    gap, error = lead(best, next_best)
+    weights = ", ".join(f"{k} {weight:.2f}" for k, weight in tables[0].items())
+    text = (
+        f"{title:32} {name:11} {weights:40} changed {changed}/{len(others)}, by {moved:.2f} at most | "
+        f"{best.transform.name} before {next_best.transform.name} by {gap:.3f} ± {error:.3f}"
+    )
+    if options.held_out and len(found) > 1:
+        first, second, average = held_out_errors(data, kernel, *found[:2])
+        text += f" | MSE over that of the first: second {second / first:.3f}, average {average / first:.3f}"
     return text
 
 
@@ -121,7 +128,6 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2], help="of other choices of rows")
     parser.add_argument("--rows-only", action="store_true", help="change the rows, not the iterations")
     parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--near", type=float, default=0.05, help="nats per reading")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with threadpool_limits(1):

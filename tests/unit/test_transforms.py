@@ -12,7 +12,14 @@ from scipy.stats import norm, yeojohnson
 from biasgp import ConstantBiasGP, GaussianGP, RandomBiasGP, SparseBiasGP, StudentTGP
 from biasgp.data import STRESSES, simulate
 from biasgp.kernels import SquaredExponential
-from biasgp.models.transform_choice import MIN_GAIN, Verdict, choose_transform, chosen, judged_rows
+from biasgp.models.transform_choice import (
+    LEAST_WEIGHT,
+    PRICE_OF_A_TRANSFORM,
+    Verdict,
+    choose_transform,
+    judged_rows,
+    weighted,
+)
 from biasgp.response import Identity, Log, ScaledResponse, Scaling, YeoJohnson
 
 LEVELS = [0.025, 0.25, 0.5, 0.75, 0.975]
@@ -373,13 +380,37 @@ def verdicts(densities, flagged=(0.0, 0.0, 0.0)):
 @pytest.mark.parametrize(("flagged", "kind"), [(0.3, YeoJohnson), (0.0, Identity)])
 def test_of_transforms_that_predict_alike_auto_takes_the_one_with_fewer_flags(flagged, kind):
     same = np.sin(np.arange(200.0))
-    assert isinstance(chosen(verdicts([same, same - 9.0, same], (flagged, 0.0, 0.0))).transform, kind)
+    found = weighted(verdicts([same, same - 9.0, same], (flagged, 0.0, 0.0)), 200)
+    assert isinstance(found[0].transform, kind)
+    assert len(found) == 1
 
 
-def test_auto_takes_no_transform_that_is_hardly_better_than_none():
+def test_no_transform_is_the_rule_and_a_transform_has_to_be_ahead():
     same = np.sin(np.arange(200.0))
-    for gain, kind in ((0.5 * MIN_GAIN, Identity), (2.0 * MIN_GAIN, Log)):
-        assert isinstance(chosen(verdicts([same, same + gain, same])).transform, kind)
+    for gain, kind in ((0.5 * PRICE_OF_A_TRANSFORM, Identity), (2.0 * PRICE_OF_A_TRANSFORM, Log)):
+        assert isinstance(weighted(verdicts([same, same + gain / 200, same]), 200)[0].transform, kind)
+
+
+def test_weights_of_equal_lead_are_those_of_the_evidence():
+    # The lead is the same in each stretch, so that resampling changes nothing.
+    same = np.sin(np.arange(200.0))
+    first, second = weighted(verdicts([same, same + PRICE_OF_A_TRANSFORM / 200 + 1.0 / 200, same - 9.0]), 200)
+    assert isinstance(first.transform, Log)
+    assert_allclose(first.weight / second.weight, np.e, rtol=1e-6)
+    assert_allclose(first.weight + second.weight, 1.0)
+    # Among four times as many readings, of which these are a part, the lead is four times as large.
+    (first, *_) = weighted(verdicts([same, same + 4.0 / 200, same - 9.0]), 800)
+    assert_allclose(first.weight, 1.0)
+
+
+def test_a_lead_that_comes_from_a_single_stretch_of_readings_settles_nothing():
+    same = np.sin(np.arange(400.0))
+    better = same.copy()
+    better[:40], better[40:] = better[:40] + 2.0, better[40:] - 0.15
+    assert np.sum(better - same) > 20.0
+    found = weighted(verdicts([same, better, same - 9.0]), 400)
+    assert len(found) == 2
+    assert min(each.weight for each in found) > LEAST_WEIGHT
 
 
 def test_the_judge_asks_the_same_readings_whatever_the_order_of_the_rows(rng):

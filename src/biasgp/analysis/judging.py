@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from biasgp import metrics, watch
 from biasgp._typing import Array, Mask
@@ -30,7 +29,6 @@ from biasgp.kernels import Kernel, Periodic, Stationary
 from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
-from biasgp.response import Identity
 
 NORMAL_95 = 1.959963984540054
 """Standard deviations of a normal variable that 95 % lie within."""
@@ -334,7 +332,7 @@ class Judge:
         """f at every row whose inputs are all there."""
         X, estimator, ready = self.readings.frame(), self.estimator, self.readings.complete
         columns = np.full((4, len(X)), np.nan)
-        if ready.any() and isinstance(estimator.response_, Identity):
+        if ready.any() and estimator._is_symmetric:
             mean, std = estimator.predict(X[ready], return_std=True)
             columns[:, ready] = mean, std, mean - NORMAL_95 * std, mean + NORMAL_95 * std
         elif ready.any():
@@ -346,12 +344,7 @@ class Judge:
     def reading_quantiles(self, rows: Rows | Mask, levels: Sequence[float]) -> Array:
         """Quantiles of the next reading at some rows that is not an outlier: with the error of its sensor's own."""
         X = check_query(self.estimator, self.readings.frame(rows), shared=False)
-        mean, variance = self.estimator._latent(X, include_noise=True)
-        known = self.readings.known_variance[rows]
-        if known.any():
-            slope = self.estimator._scaling.log_slope(self.estimator._scaling.backward(mean))
-            variance = variance + known * np.exp(2.0 * slope)
-        return np.asarray(self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)))
+        return self.estimator._quantiles(X, np.array(levels), True, self.readings.known_variance[rows])
 
     @cached_property
     def own_errors(self) -> Array:
@@ -362,9 +355,11 @@ class Judge:
         estimator, ready = self.estimator, self.readings.complete & self.readings.sensors.known
         own[~ready] = np.nan
         X = self.readings.frame(ready)
-        means = [estimator._posterior.mean(check_query(estimator, X, shared=shared)) for shared in (False, True)]
-        whole, f = map(estimator._scaling.backward, means)
-        own[ready] = whole - f
+        whole, f = (
+            estimator._quantiles(check_query(estimator, X, shared=shared), np.array([0.5]), include_noise=False)
+            for shared in (False, True)
+        )
+        own[ready] = (whole - f)[:, 0]
         return own
 
     @property

@@ -26,7 +26,6 @@ from biasgp.data.table import Table
 from biasgp.messages import duration, quantity
 from biasgp.models.sparse.episode_windows import POLICY as WINDOWS
 from biasgp.models.strategy import EXACT_UP_TO
-from biasgp.response import Identity
 
 METHOD_WORDS = {
     "sparse": "sparse bias: most readings have none, the others share a few kinds",
@@ -209,7 +208,7 @@ def _effect_of(fitted: Fitted, readings: Readings, j: int, words: str) -> Effect
     rows = spread(fitted.fit_rows, readings.X[fitted.fit_rows, 0], max(1, QUERIES // n))
     others, k = readings.frame(rows), len(rows)
     queries = pd.concat([others.assign(**{feature.name: value}) for value in grid], ignore_index=True)
-    if isinstance(estimator.response_, Identity):
+    if estimator._is_symmetric:
         means, covariance = estimator.predict(queries, return_cov=True)
         mean = means.reshape(n, k).mean(axis=1)
         variance = covariance.reshape(n, k, n, k).mean(axis=(1, 3)).diagonal()

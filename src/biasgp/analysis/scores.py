@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -15,14 +15,18 @@ from biasgp._typing import Array, Mask
 from biasgp.analysis.fitting import Rows, Settings
 from biasgp.analysis.judging import LEVELS
 from biasgp.data.columns import Readings
-from biasgp.estimators.base import BaseGP
 from biasgp.messages import FailedFitError
+from biasgp.models.transform_choice import Weighted
 
 TRIMMED = 0.1
 """Share of the readings that are left out of the trimmed scores: those that all methods miss most."""
 RESAMPLES = 400
 """Of the bootstrap for the standard error of a median."""
 FEWEST_PER_FOLD = 5
+
+
+_Transforms = dict[int, tuple[Weighted, ...]]
+"""Those of each fold, with their weights."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def cross_validate(
         raise FailedFitError(f"{len(rows)} readings are too few to hold some out: a comparison needs {fewest}.")
     parts = np.array_split(np.random.default_rng(settings[0].seed).permutation(rows), folds)
     held: dict[str, _Held] = {}
-    transforms: dict[int, str] = {}
+    transforms: _Transforms = {}
     errors: dict[str, str] = {}
     for setting in settings:
         with announce(f"Cross-validating {setting.method}"):
@@ -101,22 +105,23 @@ def cross_validate(
     return scored + [MethodScore(method, error=text) for method, text in errors.items()]
 
 
-def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transforms: dict[int, str]) -> _Held:
+def _held_out(readings: Readings, settings: Settings, parts: list[Rows], transforms: _Transforms) -> _Held:
     """Every part predicted from the others. The transform of a fold is the same for all methods, so it is kept."""
     folds, flagged, seconds = [], [], 0.0
     for i, test in enumerate(parts):
         train = np.concatenate([part for j, part in enumerate(parts) if j != i])
-        estimator = replace(settings, response=transforms.get(i, settings.response)).estimator()
+        estimator = settings.estimator()
+        estimator._given_transforms = transforms.get(i, ())
         estimator.set_params(kernel=settings.kernel_for(readings.features))
         began = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             estimator.fit(readings.frame(train), readings.y[train])
         seconds += perf_counter() - began
-        transforms[i] = estimator.response_.name
+        transforms[i] = estimator._transforms
         X, y = readings.frame(test), readings.y[test]
         low, median, high = estimator.predict_quantiles(X, LEVELS, include_noise=True).T
-        densities = BaseGP.log_predictive_density(estimator, X, y), estimator.log_predictive_density(X, y)
+        densities = estimator._gaussian_log_density(X, y), estimator.log_predictive_density(X, y)
         folds.append((np.abs(y - median), *densities, (y >= low) & (y <= high)))
         flagged.append(float(np.mean(getattr(estimator, "outlier_mask_", np.zeros(1)))))
     error, noise_density, density, inside = map(np.concatenate, zip(*folds, strict=True))

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.blocks import MakePool, on_threads
 from biasgp.covariance.cluster import on_cluster
-from biasgp.covariance.dense import FACTORISATIONS, semidefinite_root
+from biasgp.covariance.dense import FACTORISATIONS
 from biasgp.covariance.threads import blas_threads_for
+from biasgp.estimators.averaging import mixed
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.frames import Given, row_labels
 from biasgp.estimators.going_on import KEPT, LastReadings
+from biasgp.estimators.predicting import Predictions
 from biasgp.estimators.progress import WHOLE_FITS, watching
 from biasgp.estimators.validation import (
     MIN_READINGS,
@@ -29,7 +31,6 @@ from biasgp.estimators.validation import (
     check_number,
     check_positive_integer,
     check_query,
-    check_readings,
     check_training,
     column_names,
 )
@@ -39,10 +40,9 @@ from biasgp.models import strategy
 from biasgp.models.diagnosis import Finding
 from biasgp.models.own_error import with_chosen_variances, with_own_errors
 from biasgp.models.problem import FitResult, Problem
-from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.strategy import EXACT, Strategy
-from biasgp.models.transform_choice import RESPONSES, choose_transform
-from biasgp.models.varying_noise import CONSTANT, NOISE_MODELS, PROPORTIONAL, Noise
+from biasgp.models.transform_choice import RESPONSES, Weighted, choose_transforms
+from biasgp.models.varying_noise import CONSTANT, NOISE_MODELS, PROPORTIONAL
 from biasgp.optimize import OUT_OF_TIME
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.watch import ledger
@@ -50,15 +50,13 @@ from biasgp.watch import ledger
 if TYPE_CHECKING:
     from biasgp.stream import Stream
 
-ROUNDING = 1e-10
-"""Share of the prior variance by which rounding can make a covariance indefinite."""
 _NEIGHBOURS_PER_LABEL = 2
 """Least number of nearest neighbours, as a multiple of the labels: readings at one time are equally near."""
 _THREADS: MakePool = on_threads
 
 
 @dataclass(eq=False, repr=False)
-class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BaseGP(Predictions, FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """A Gaussian process on a robustly scaled, perhaps transformed, response; subclasses supply the model.
 
     They are dataclasses, so that each parameter is declared once. In their docstrings, {inherited} stands for what the
@@ -70,16 +68,20 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Covariance of f. Squared exponential with one length-scale per input when left out. Length-scales and periods
         of columns of times are durations, as in `Matern32(length_scale="6h")`, or numbers of seconds.
     response : {"identity", "log", "yeo-johnson", "auto"}
-        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best. Results
-        come back in y's units, but for `kernel_`, which is the covariance of the transformed f. "auto" leaves fewer
-        than 20 readings as they are; beyond the range of the readings a transform goes on as a straight line.
+        Transform of y in which the model holds; "auto" takes the one whose rough fit predicts readings best, and where
+        several may be the best, predictions are averaged over fits under each (`response_weights_`). Results come back
+        in y's units, but for `kernel_`, which is the covariance of the transformed f. "auto" leaves fewer than 20
+        readings as they are; beyond the range of the readings a transform goes on as a straight line.
     max_iter : int
         Most iterations of the final search for the parameters (for a start, where they are sampled).
 
     Attributes
     ----------
     response_ : Transform
-        The transform of y that was used.
+        The transform of y that was used; the likeliest, where predictions are averaged over several. What is said of
+        parameters is of the fit under this one.
+    response_weights_ : dict of str to float
+        The transforms that predictions are averaged over, by name, with their weights; as a rule one with weight 1.
     kernel_ : Kernel
         The fitted covariance, in y's unit squared; at the parameters' geometric means, where they are sampled.
         Length-scales and periods of times are floats, in seconds, that are shown as durations.
@@ -122,6 +124,7 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         varying = 0.0 if model.noise is None else float(model.noise(model.posterior.X, model.posterior).mean())
         self._scaled_noise_variance = model.noise_variance + varying
         self.response_ = scaling.transform
+        self._others, self.response_weights_ = (), {scaling.transform.name: 1.0}
         self.kernel_ = model.kernel.scaled(scaling.scale**2)
         self.noise_variance_ = scaling.spread(self._scaled_noise_variance) ** 2
         self.n_iter_ = max(1, model.report.n_iter)
@@ -193,9 +196,37 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         client : dask.distributed.Client, optional
             Where the readings live during the fit, if nearest neighbours are used; the result is the same.
         """
+        return self._fit_each(lambda each: each._fit_one(X, y, noise_variance, censored, client))
+
+    def _fit_one(self, X: Any, y: Any, noise_variance: Any, censored: Any, client: Any) -> list[Finding]:
+        """Fit under one transform; what there is to say about it."""
         with self._prepared(X, y, noise_variance, censored, client) as (problem, response, watch):
             model = self._with_own_errors(self._fit_model(problem), problem)
         return self._concluded(model, response, watch.expired)
+
+    def _fit_each(self, fit: Callable[[Self], list[Finding]]) -> Self:
+        """`fit` under each transform that may be the best; the likeliest is this model, which says what it found."""
+        limit, began = getattr(self, "max_time", None), monotonic()
+        findings = fit(self)
+        others = []
+        for each in self._transforms[1:]:
+            left = None if limit is None else limit - (monotonic() - began)
+            if left is not None and left <= 0.0:
+                break
+            other = clone(self) if left is None else clone(self).set_params(max_time=left)
+            other._given_transforms = (Weighted(each.transform),)
+            fit(other)
+            others.append((each.weight, other))
+        if others:
+            self._average(others)
+        for finding in findings:
+            finding.warn(stacklevel=3)
+        return self
+
+    def _average(self, others: Sequence[tuple[float, Self]]) -> None:
+        """Count the others in predictions, as much as their weights say. Subclasses average their attributes too."""
+        self._others = tuple(others)
+        self.response_weights_ = {each.response_.name: weight for weight, each in self._members()}
 
     @contextmanager
     def _prepared(
@@ -219,8 +250,10 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
         times = {column.index for column in self.time_columns_}
         kernel = kernel.in_seconds([j in times for j in range(X_array.shape[1])], column_names(self))
         with self._watching() as watch, self._on(client), blas_threads_for(len(y_array)):
-            transform = choose_transform(self.response, X_array, y_array, kernel, column_names(self), measured)
-            scaling = Scaling.of(y_array, transform).supported_by(y_array)
+            self._transforms = self._given_transforms or choose_transforms(
+                self.response, X_array, y_array, kernel, column_names(self), measured
+            )
+            scaling = Scaling.of(y_array, self._transforms[0].transform).supported_by(y_array)
             if scaling.constant:
                 text = f"All readings are {y_array[0]:g}: predictions will be that, and their std means nothing."
                 Finding("constant", text, ("right column",)).warn(stacklevel=4)
@@ -270,14 +303,10 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return model
         return with_own_errors(model, problem, Categories(self.category_columns_).at_no_label(problem.X))
 
-    def _concluded(self, model: FitResult, response: ScaledResponse, expired: bool) -> Self:
-        """The attributes of a fit are set, and what there is to say about it is said."""
+    def _concluded(self, model: FitResult, response: ScaledResponse, expired: bool) -> list[Finding]:
+        """The attributes of a fit are set; what there is to warn of."""
         self._unpack(model, response)
-        if expired:
-            self._out_of_time().warn(stacklevel=3)
-        for finding in self._findings(model):
-            finding.warn(stacklevel=3)
-        return self
+        return [*([self._out_of_time()] if expired else []), *self._findings(model)]
 
     @contextmanager
     def _on(self, client: Any) -> Iterator[None]:
@@ -290,100 +319,6 @@ class BaseGP(FitViews, RegressorMixin, BaseEstimator):  # type: ignore[misc]
             yield
         finally:
             del self._make_pool
-
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
-    ) -> Any:
-        """Mean of f at the rows of X, with its standard deviation or covariance on request.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            With the columns of fit, and times where those had them. With a kernel that has `Same` in it, f is what all
-            labels share: labels make no difference here, and may be new or missing.
-        return_std, return_cov : bool
-            Return (mean, std) or (mean, covariance); one of them at most.
-        include_noise : bool
-            False: the uncertainty is that of f. True: that of the next (not outlying) reading, f plus noise.
-        """
-        check_is_fitted(self)
-        if return_std and return_cov:
-            raise ValueError("Ask for return_std or return_cov, not both.")
-        array = check_query(self, X)
-        scaling = self._scaling
-        with blas_threads_for(len(self._posterior.X)):
-            if return_cov:
-                mean, covariance = self._joint(array)
-                covariance.flat[:: len(covariance) + 1] += self._noise_at(array) if include_noise else 0.0
-                return scaling.joint_moments(mean, covariance)
-            if not return_std and scaling.is_linear:
-                return scaling.backward(self._posterior.mean(array))
-            moments = scaling.moments(*self._latent(array, include_noise))
-            return moments if return_std else moments[0]
-
-    def predict_quantiles(self, X: ArrayLike, q: ArrayLike, include_noise: bool = False) -> Array:
-        """Quantiles of f (of the next, not outlying, reading with include_noise); shape (len(X), len(q)).
-
-        Exact under any response transform: quantiles move with it, as means do not.
-        """
-        check_is_fitted(self)
-        levels = np.atleast_1d(np.asarray(q, dtype=float))
-        if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
-            raise ValueError(f"q must be numbers between 0 and 1, got {q!r}.")
-        mean, variance = self._latent(check_query(self, X), include_noise)
-        return self._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels))
-
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Log density of a reading y at each row of X, as the model has it.
-
-        Where there are labels, it is a reading of that sensor, with the error of its own; that of a new one is unknown.
-        """
-        check_is_fitted(self)
-        array, readings = check_query(self, X, shared=False), check_readings(y, X)
-        mean, variance = self._latent(array, include_noise=True)
-        z = self._scaling.forward(readings)
-        return np.asarray(log_normal(z - mean, variance) + self._scaling.log_slope(readings))
-
-    def _latent(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and variance in model units."""
-        with blas_threads_for(len(self._posterior.X)):
-            mean, variance = self._posterior.mean_and_variance(X)
-        return mean, variance + (self._noise_at(X) if include_noise else 0.0)
-
-    def _noise_at(self, X: Array) -> Array | float:
-        """Variance of the noise at the rows of X, in model units."""
-        noise: Noise | None = getattr(self, "_noise", None)  # models of earlier versions have none
-        if noise is None:
-            return float(self._scaled_noise_variance)
-        return np.asarray(self._own_noise_variance + noise(X, self._posterior))
-
-    def _joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean and covariance of f in model units; what rounding does to its symmetry and diagonal is undone."""
-        mean, covariance = self._posterior.mean_and_covariance(X)
-        covariance = 0.5 * (covariance + covariance.T)
-        np.fill_diagonal(covariance, np.maximum(covariance.diagonal(), 0.0))
-        return mean, covariance
-
-    def sample_y(
-        self,
-        X: ArrayLike,
-        n_samples: int = 1,
-        random_state: int | np.random.Generator | None = 0,
-        include_noise: bool = False,
-    ) -> Array:
-        """Draws of f (or of readings, with include_noise) at the rows of X; shape (len(X), n_samples)."""
-        check_is_fitted(self)
-        check_positive_integer("n_samples", n_samples)
-        array = check_query(self, X)
-        mean, covariance = self._joint(array)
-        # Where f is known exactly, rounding can make its covariance indefinite by a little of the prior's, which may
-        # itself be 0 (a linear kernel on a column that does not vary).
-        prior = np.maximum(self._posterior.kernel.diag(array), covariance.diagonal())
-        extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
-        if include_noise:
-            extra = extra + self._noise_at(array)
-        standard = np.random.default_rng(random_state).standard_normal((len(mean), n_samples))
-        return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)
 
 
 @dataclass(eq=False, repr=False)
@@ -444,7 +379,11 @@ class LargeGP(BaseGP):
         """
         check_is_fitted(self)
         array = check_query(self, X)
-        variance = np.broadcast_to(self._noise_at(array), len(array))
+        weights, each = self._of_members(lambda member: member._own_noise_std(array))
+        return np.sqrt(mixed(weights, [std**2 for std in each]))
+
+    def _own_noise_std(self, X: Array) -> Array:
+        variance = np.broadcast_to(self._noise_at(X), len(X))
         return np.array([self._scaling.spread(each) for each in variance])
 
     def _checked_noise_model(self, problem: Problem) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.threads import blas_threads_for
+from biasgp.estimators.averaging import mixed, mixed_moments
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import Categories
 from biasgp.estimators.episode_notes import in_users_units, notes
-from biasgp.estimators.explaining import Explainer, ReadingExplanation
+from biasgp.estimators.explaining import NONE, SPIKE, Explainer, ReadingExplanation
 from biasgp.estimators.validation import (
     check_choice,
     check_column,
@@ -157,6 +158,12 @@ class SparseBiasGP(LargeGP):
             one another are in one episode together or in none. All other labels, the share of outliers and their slab
             follow from the verdicts too.
         """
+        return self._fit_each(lambda each: each._fit_told(X, y, noise_variance, events, verdict, censored, client))
+
+    def _fit_told(
+        self, X: Any, y: Any, noise_variance: Any, events: Any, verdict: Any, censored: Any, client: Any
+    ) -> list[Finding]:
+        """Fit under one transform; what there is to say about it."""
         with self._prepared(X, y, noise_variance, censored, client) as (problem, response, watch):
             problem, serviced = self._told(problem, verdict), self._checked_events(events)
             found, problem = self._fit_to_all(problem, serviced)
@@ -188,12 +195,24 @@ class SparseBiasGP(LargeGP):
         >>> bool(model.refit(verdict).outlier_mask_[3])
         True
         """
+        others = self._others
+        findings = self._refit_one(verdict)
+        if others:
+            for _, other in others:
+                other._refit_one(verdict)
+            self._average(others)
+        for finding in findings:
+            finding.warn(stacklevel=2)
+        return self
+
+    def _refit_one(self, verdict: ArrayLike | None) -> list[Finding]:
+        """Refit under one transform; what there is to say about it."""
         known = self._known()
         problem = replace(known.problem, verdict=self._checked_verdict(verdict, len(known.problem)))
         with self._watching() as watch, blas_threads_for(len(problem)):
             ordering = self._ordering(problem, known.events)
             rng, strategy = np.random.default_rng(self.random_state), self._strategy(problem)
-            before = replace(known.model, trace=self.trace_, episodes=self.episodes_)
+            before = replace(known.model, trace=self.trace_, episodes=self._own_episodes)
             found = replace(sparse.refit(before, problem, self.max_iter, rng, strategy, ordering), noise=before.noise)
             self._readings = replace(known, problem=problem, model=_where_it_ended(found))
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
@@ -253,7 +272,8 @@ class SparseBiasGP(LargeGP):
 
     def _kinds(self) -> NDArray[np.object_]:
         kinds: NDArray[np.object_] = self.explain_all()["kind"]
-        return kinds
+        kinds = np.where(self.outlier_mask_, kinds, NONE)  # what the average over fits takes for good
+        return np.where(self.outlier_mask_ & (kinds == NONE), SPIKE, kinds)
 
     def _known(self) -> Explainer:
         """What refit and explanations need of the fit."""
@@ -346,23 +366,28 @@ class SparseBiasGP(LargeGP):
         censored = self._censored_of(len(response.y))
         self.verdict_ = np.full(len(response.y), np.nan) if verdict is None else np.where(censored, np.nan, verdict)
         self.censored_ = np.zeros(len(response.y)) if response.censored is None else response.censored.copy()
-        self.outlier_probability_ = model.probability
-        self.outlier_mask_ = model.probability > 0.5
-        self.bias_ = response.bias(model.bias)
-        self.bias_std_ = response.bias_std(model.bias, np.sqrt(model.bias_variance))
+        self._own_probability = model.probability
+        self._own_bias = response.bias(model.bias), response.bias_std(model.bias, np.sqrt(model.bias_variance))
+        self.outlier_probability_ = self._own_probability
+        self.outlier_mask_ = self.outlier_probability_ > 0.5
+        self.bias_, self.bias_std_ = self._own_bias
         self.groups_ = model.groups
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        self.episodes_ = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
+        self._own_episodes = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
+        self.episodes_ = self._own_episodes
         self.alternatives_ = tuple(self._in_users_units(each, model) for each in model.alternatives)
-        self.notes_ = (*_on_limits(model.notes, censored), *notes(self.episodes_, self.alternatives_))
         self.doubt_ = model.doubt
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
-        if model.noise is not None:
-            self.notes_ = (*self.notes_, self._on_varying_noise(model.noise))
+        varying = () if model.noise is None else (self._on_varying_noise(model.noise),)
+        self._notes_on_readings = (*_on_limits(model.notes, censored), *varying)
+        self._say_notes()
+
+    def _say_notes(self) -> None:
+        self.notes_ = (*self._notes_on_readings, *notes(self.episodes_, self.alternatives_))
 
     def _on_varying_noise(self, noise: Noise) -> Finding:
         """That the noise is not the same everywhere, in y's unit."""
@@ -386,23 +411,41 @@ class SparseBiasGP(LargeGP):
         yield from super()._findings(model)
         yield from model.findings
 
+    def _average(self, others: Sequence[tuple[float, Self]]) -> None:
+        super()._average(others)
+        weights, each = self._of_members(lambda member: (member._own_probability, member._own_bias))
+        probabilities, biases = zip(*each, strict=True)
+        self.outlier_probability_ = mixed(weights, probabilities)
+        self.outlier_mask_ = self.outlier_probability_ > 0.5
+        self.bias_, self.bias_std_ = mixed_moments(weights, *zip(*biases, strict=True))
+        # Episodes that one fit has and most of the others have not are explanations among others.
+        every = [member._own_episodes for _, member in self._members()]
+        self.episodes_ = tuple(filter(self._is_borne_out, self._own_episodes))
+        self.alternatives_ += tuple(each for each in every if not all(map(self._is_borne_out, each)))
+        self._say_notes()
+
+    def _is_borne_out(self, episode: Episode) -> bool:
+        """Whether most of its readings are outliers by the average over fits."""
+        return bool(self.outlier_mask_[list(episode.rows)].mean() > 0.5)
+
     def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""
-        clean, out = self._log_densities(X, y)
-        return np.asarray(expit(out - clean))
-
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Log density of the next reading y at each row of X, which may be an outlier: (1 − π)·noise + π·slab."""
-        clean, out = self._log_densities(X, y)
-        return np.asarray(np.logaddexp(clean, out) + self._scaling.log_slope(check_readings(y, X)))
-
-    def _log_densities(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        """log p(y, clean) and log p(y, outlier), in model units."""
         check_is_fitted(self)
         array, readings = check_query(self, X, shared=False), check_readings(y, X)
+        weights, each = self._of_members(lambda member: member._log_densities(array, readings))
+        clean, out = (logsumexp(part, axis=0, b=np.array(weights)[:, None]) for part in zip(*each, strict=True))
+        return np.asarray(expit(out - clean))
+
+    def _log_density(self, X: Array, readings: Array) -> Array:
+        """The next reading may be an outlier: (1 − π)·noise + π·slab."""
+        return np.logaddexp(*self._log_densities(X, readings))
+
+    def _log_densities(self, X: Array, readings: Array) -> tuple[Array, Array]:
+        """log p(y, clean) and log p(y, outlier), of this fit alone."""
         z = self._scaling.forward(readings)
-        mean, variance = self._latent(array, include_noise=True)
+        mean, variance = self._latent(X, include_noise=True)
         joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
+        joint = joint + self._scaling.log_slope(readings)[:, None]
         return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from biasgp._typing import Array
 from biasgp.covariance.protocol import Posterior
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.base import BaseGP
-from biasgp.estimators.validation import check_choice, check_number, check_query, check_readings
+from biasgp.estimators.validation import check_choice, check_number
 from biasgp.models import student_t
 from biasgp.models.diagnosis import Finding
 from biasgp.models.problem import FitResult, Problem
@@ -86,23 +84,13 @@ class StudentTNoiseGP(BaseGP):
             yield Finding("hidden-outliers", f"{model.hidden_outliers}: {advice}", ("compare sparse bias",))
         yield from super()._findings(model)
 
-    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Log density of readings y at the rows of X, one each: the t convolved with the Gaussian of f, exactly.
-
-        With draws of the parameters, the density is averaged over them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        array, readings = check_query(self, X, shared=False), check_readings(y, X)
+    def _log_density(self, X: Array, readings: Array) -> Array:
+        """The t convolved with the Gaussian of f, exactly; averaged over the draws of the parameters, if there are."""
         z, n = self._scaling.forward(readings), 0
         total = np.full(len(z), -np.inf)
         with blas_threads_for(len(self._posterior.X)):
             for t, posterior in self._draws_of_noise():
-                total, n = np.logaddexp(total, t.tilt(z, *posterior.mean_and_variance(array)).log_normaliser), n + 1
+                total, n = np.logaddexp(total, t.tilt(z, *posterior.mean_and_variance(X)).log_normaliser), n + 1
         return np.asarray(total - np.log(n) + self._scaling.log_slope(readings))
 
     def _draws_of_noise(self) -> Iterator[tuple[StudentT, Posterior]]:

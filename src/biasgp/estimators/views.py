@@ -107,6 +107,10 @@ class FitViews:
         """Variance of the noise at the rows of X, in model units."""
         raise NotImplementedError
 
+    def _moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of f at the rows of X."""
+        raise NotImplementedError
+
     def _standardised_residuals(self) -> Array:
         """Distance of each reading from its prediction without it, in that prediction's standard deviations.
 
@@ -136,8 +140,7 @@ class FitViews:
         X = self._training_inputs()
         X = Categories(getattr(self, "category_columns_", ())).at_no_label(X)
         with blas_threads_for(len(X)):
-            mean, std = self._scaling.moments(*self._posterior.mean_and_variance(X))
-        return mean, std
+            return self._moments(X)
 
     def _training_inputs(self) -> Array:
         """X of the fit, as numbers."""

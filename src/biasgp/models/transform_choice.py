@@ -1,4 +1,9 @@
-"""Which transform of the response: by leave-one-out predictive density, with the Jacobian."""
+"""Which transforms of the response, and how much each counts: by leave-one-out predictive density, with the Jacobian.
+
+Readings seldom settle the choice: densities of two transforms are often as near as those of other readings would move
+them. How probable it is that a transform predicts all readings best is then what predictions are averaged by: its share
+in Dirichlet-weighted resamples of stretches of readings (pseudo-BMA+, Yao, Vehtari, Simpson and Gelman 2018).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from biasgp._typing import Array, Mask
-from biasgp.inputs import neighbouring_rows, serial_order, stretches_of_rows
+from biasgp.inputs import STRETCH, neighbouring_rows, serial_order, stretches_of_rows
 from biasgp.kernels import Kernel
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
@@ -18,10 +24,15 @@ from biasgp.response import Identity, Log, ScaledResponse, Scaling, Transform, Y
 RESPONSES = ("identity", "log", "yeo-johnson", "auto")
 MIN_ROWS, MAX_ROWS = 20, 450
 """With fewer readings than the first there is no choice: the middle 90 % that the power is fitted to is then all of
-them, and the mean log density of a reading is uncertain by more than ten times MIN_GAIN."""
+them, and there are no two stretches of readings to compare."""
 MAX_ITERATIONS = 30
-MIN_GAIN = 0.02
-"""A transform must raise the mean log density of a reading by this much over none: it is harder to explain."""
+PRICE_OF_A_TRANSFORM = float(np.log(10.0))
+"""Nats by which a transform must be ahead to be as probable as none: it is harder to explain."""
+LEAST_WEIGHT = 0.1
+"""Of a transform that is averaged over. A smaller one moves a prediction by less than a tenth of the difference, and
+costs a fit."""
+RESAMPLES = 2000
+"""Of the stretches of readings: weights are then right to .01."""
 PRICE_OF_FLAGS = 0.3
 """Of two transforms that predict about as well, the better one takes fewer readings for outliers: so much, in mean log
 density, for all of them."""
@@ -30,23 +41,38 @@ density, for all of them."""
 def choose_transform(
     response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, measured: Mask | None = None
 ) -> Transform:
-    """The chosen transform, fitted to y; "auto" takes the one under which the others predict a reading best, and
-    none where there are too few readings to tell.
+    """The likeliest of `choose_transforms`."""
+    return choose_transforms(response, X, y, kernel, names, measured)[0].transform
 
+
+def choose_transforms(
+    response: str, X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, measured: Mask | None = None
+) -> tuple[Weighted, ...]:
+    """The transforms, fitted to y, with the weights by which predictions under them are averaged, the likeliest first.
+
+    With "auto", those under which the others may predict a reading best; none where there are too few readings to tell.
     The judge is the sparse bias model, whose density of a reading admits outliers: a skewed noise and a share of
     one-sided outliers look alike to any that does not. It judges by readings that were measured.
     """
     measured = np.ones(len(y), dtype=bool) if measured is None else measured
     if response == "identity" or is_constant(y) or (response == "auto" and measured.sum() < MIN_ROWS):
-        return Identity()
+        return (Weighted(Identity()),)
     if response == "log":
-        return Log.of(y)
+        return (Weighted(Log.of(y)),)
     if response == "yeo-johnson":
-        return YeoJohnson.of(y)
+        return (Weighted(YeoJohnson.of(y)),)
     X, y = X[measured], y[measured]
     rows = judged_rows(X, y)
     verdicts = [judge(X[rows], y[rows], kernel, names, transform) for transform in candidates(y)]
-    return chosen(verdicts).transform
+    return weighted(verdicts, len(y))
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A transform, and how much it counts."""
+
+    transform: Transform
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,10 +109,20 @@ def judge(X: Array, y: Array, kernel: Kernel, names: Sequence[str] | None, trans
     return Verdict(transform, fit.log_density + response.scaling.log_slope(y), float(np.mean(fit.labels > 0)))
 
 
-def chosen(verdicts: Sequence[Verdict]) -> Verdict:
-    """The one with the highest score, where that is clearly above that of the simplest, which is the first."""
-    best = max(verdicts, key=lambda each: each.score)
-    return best if best.score > verdicts[0].score + MIN_GAIN else verdicts[0]
+def weighted(verdicts: Sequence[Verdict], n: int) -> tuple[Weighted, ...]:
+    """How probable each transform is to predict all n readings best, the likeliest first; the first verdict is that on
+    none."""
+    density = np.array([verdict.log_density - PRICE_OF_FLAGS * verdict.flagged for verdict in verdicts])
+    parts = np.array_split(density, max(2, round(density.shape[1] / STRETCH)), axis=1)
+    sums = np.array([part.sum(axis=1) for part in parts])
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(sums)), RESAMPLES) * len(sums)
+    totals = shares @ sums * (n / density.shape[1])
+    totals[:, 1:] -= PRICE_OF_A_TRANSFORM
+    weights = softmax(totals, axis=1).mean(axis=0)
+    weights[weights < min(LEAST_WEIGHT, weights.max())] = 0.0
+    weights /= weights.sum()
+    order = np.argsort(-weights, kind="stable")
+    return tuple(Weighted(verdicts[i].transform, float(weights[i])) for i in order if weights[i] > 0.0)
 
 
 def rough_fit(X: Array, response: ScaledResponse, kernel: Kernel, names: Sequence[str] | None) -> sparse.RoughFit:

@@ -44,6 +44,8 @@ def try_model(estimator: BaseGP) -> None:
     labelled = isinstance(categories, tuple) and all(_is_category(column, width) for column in categories)
     if estimator.n_features_in_ != width or not named or not timed or not labelled:
         raise ModelFileError(MISMATCH)
+    if not _others_fit(estimator, _readings_of(posterior)):
+        raise ModelFileError(MISMATCH)
     if not _is_given(getattr(estimator, "_given", None), posterior):
         raise ModelFileError(MISMATCH)
     if {column.index for column in categories} != set(posterior.kernel.category_columns):
@@ -77,13 +79,27 @@ def _is_category(column: Any, width: int) -> bool:
     return texts and len(set(labels)) == len(labels) and (reference is None or reference in labels)
 
 
+def _others_fit(estimator: BaseGP, n: int) -> bool:
+    """Whether the fits that predictions are averaged over are of the same kind and readings, and each a sound one."""
+    others = estimator._others
+    if not isinstance(others, tuple) or not all(isinstance(each, tuple) and len(each) == 2 for each in others):
+        return False
+    for weight, other in others:
+        if type(weight) is not float or not 0.0 < weight < 1.0 or type(other) is not type(estimator) or other._others:
+            return False
+        try_model(other)
+        if other.n_features_in_ != estimator.n_features_in_ or _readings_of(other._posterior) != n:
+            return False
+    return sum(weight for weight, _ in others) < 1.0
+
+
 def _is_given(given: Any, posterior: Any) -> bool:
     """Whether these are the readings of a posterior and their known variances; earlier versions have none."""
     if given is None:
         return True
     if not isinstance(given, Given) or given.library not in LIBRARIES:
         return False
-    n = _readings(posterior.parts[0] if isinstance(posterior, MixturePosterior) else posterior)
+    n = _readings_of(posterior)
     arrays = [given.y] if given.known is None else [given.y, given.known]
     return all(_is_array(values, 1) and len(values) == n and bool(np.isfinite(values).all()) for values in arrays)
 
@@ -152,6 +168,10 @@ def _shapes_fit(posterior: Any) -> bool:
     fine = fine and (own is None or (isinstance(own, np.ndarray) and own.dtype == bool and own.ndim == 1))
     fine = fine and (own is None or int(own.sum()) == n)
     return fine and all(_is_array(values, 1) and len(values) == n for values in each)
+
+
+def _readings_of(posterior: Any) -> int:
+    return _readings(posterior.parts[0] if isinstance(posterior, MixturePosterior) else posterior)
 
 
 def _readings(posterior: Any) -> int:

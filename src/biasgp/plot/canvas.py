@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from biasgp._typing import Array
 from biasgp.covariance.threads import blas_threads_for
@@ -108,6 +107,4 @@ class Abscissa:
         else:
             X = X[np.argsort(x, kind="stable")]
         with blas_threads_for(len(X)):
-            mean, variance = self.estimator._posterior.mean_and_variance(X)
-        interval = self.estimator._scaling.backward(mean[:, None] + np.sqrt(variance)[:, None] * ndtri(BAND_95))
-        return X[:, self.column], interval
+            return X[:, self.column], self.estimator._quantiles(X, np.array(BAND_95), include_noise=False)

@@ -176,7 +176,7 @@ def _residuals(estimator: Any, X: ArrayLike | None, y: ArrayLike | None) -> tupl
         raise ValueError("Give X and y of held-out readings, or neither of them.")
     scaling = estimator._scaling
     if X is None:
-        truth = scaling.backward(estimator._posterior.mean(estimator._training_inputs()))
+        truth = estimator._quantiles(estimator._training_inputs(), np.array([0.5]), include_noise=False)[:, 0]
         residual = estimator._standardised_residuals()
     else:
         readings = check_readings(y, X)
