@@ -370,8 +370,7 @@ class Judge:
             here &= self.readings.sensors.known
         found, estimator = np.full(len(here), np.nan), self.estimator
         if here.any() and isinstance(estimator, SparseBiasGP):
-            good, bad = estimator._log_densities(self.readings.frame(here), self.readings.y[here])
-            found[here] = bad - good
+            found[here] = estimator._log_odds(self.readings.frame(here), self.readings.y[here])
         return found
 
     def verdict(self, rows: Mask | bool = True) -> _Verdict:

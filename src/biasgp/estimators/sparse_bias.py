@@ -431,10 +431,14 @@ class SparseBiasGP(LargeGP):
     def outlier_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that a new reading y at each row of X is an outlier, given the readings of fit."""
         check_is_fitted(self)
+        return np.asarray(expit(self._log_odds(X, y)))
+
+    def _log_odds(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """That a new reading y at each row of X is an outlier, by all fits."""
         array, readings = check_query(self, X, shared=False), check_readings(y, X)
         weights, each = self._of_members(lambda member: member._log_densities(array, readings))
         clean, out = (logsumexp(part, axis=0, b=np.array(weights)[:, None]) for part in zip(*each, strict=True))
-        return np.asarray(expit(out - clean))
+        return np.asarray(out - clean)
 
     def _log_density(self, X: Array, readings: Array) -> Array:
         """The next reading may be an outlier: (1 − π)·noise + π·slab."""
