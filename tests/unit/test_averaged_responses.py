@@ -162,6 +162,23 @@ def test_an_episode_that_only_the_lesser_fit_has_is_another_explanation(undecide
     assert set(range(85, 95)) <= named
 
 
+def test_what_is_left_without_an_episode_that_is_not_borne_out_is_no_further_explanation(undecided, rng):
+    t = np.arange(100.0)
+    y = np.exp(2.0 + 0.3 * np.sin(t / 15.0) + 0.03 * rng.standard_normal(100))
+    y[40:60] *= 1.8
+    model = SparseBiasGP(response="auto").fit(t[:, None], y)
+    (episode,) = model._own_episodes
+    # As if it were in doubt, and no fit took its readings for outliers.
+    model.alternatives_ = ((),)
+    for _, member in model._members():
+        member._own_probability = np.zeros(100)
+    model._average(model._others)
+    assert not model.episodes_ and () not in model.alternatives_
+    texts = [note.evidence for note in model.notes_]
+    assert any(set(episode.rows) <= set(note.rows) for note in model.notes_)
+    assert not any("no fault" in text for text in texts)
+
+
 def test_a_model_file_keeps_every_fit(undecided, skewed, tmp_path):
     X, y = skewed
     model = SparseBiasGP(response="auto").fit(X, y)

@@ -27,6 +27,7 @@ from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, Wron
 from biasgp.models.diagnosis import Finding
 from biasgp.models.kernel_choice import Choice
 from biasgp.models.strategy import EXACT_UP_TO
+from biasgp.models.transform_choice import Weighted
 from biasgp.models.varying_noise import PROPORTIONAL
 
 KERNELS = {
@@ -333,10 +334,12 @@ def fit(readings: Readings, settings: Settings, split: Split, known: BaseGP | No
 
 def _fitted(readings: Readings, settings: Settings, rows: Rows) -> tuple[Any, Choice]:
     """An estimator fitted to some rows, and its kernel."""
-    choice, response = Choice(settings.kernel_for(readings.features)), settings.response
+    choice = Choice(settings.kernel_for(readings.features))
+    transforms: tuple[Weighted, ...] = ()
     if settings.kernel == AUTO:
-        choice, response = choose_kernel(readings, choice.kernel, response, rows)
-    estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
+        choice, transforms = choose_kernel(readings, choice.kernel, settings.response, rows)
+    estimator = settings.estimator().set_params(kernel=choice.kernel)
+    estimator._given_transforms = transforms
     estimator = _with_sensors(estimator, readings, settings)
     more = _beside(estimator, readings, settings, rows)
     return estimator.fit(readings.frame(rows), readings.y[rows], **more), choice
