@@ -32,6 +32,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
+	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 # Every warning is an error; what comes out is docs/_build/html, of which links and accessibility are tested.
