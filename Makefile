@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/biasgp demo --out demo --force
 
-# One process per core, so that BLAS needs no threads of its own.
+# Processes enough for all cores (tests/conftest.py says how many), so that BLAS needs no threads of its own.
 test: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
