@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/biasgp demo --out demo --force
 
-# One process per core, so that BLAS needs no threads of its own.
+# Processes enough for all cores (tests/conftest.py says how many), so that BLAS needs no threads of its own.
 test: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
@@ -32,6 +32,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/mypy --config-file= --strict --ignore-missing-imports tests/typing/consumer.py
+	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 # Every warning is an error; what comes out is docs/_build/html, of which links and accessibility are tested.

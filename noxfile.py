@@ -73,10 +73,10 @@ def outside(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0])
 def types(session: nox.Session) -> None:
     """What type checkers make of the installed package, from outside."""
-    session.install("-c", "constraints.txt", ".", "mypy", "pyright")
+    session.install("-c", "constraints.txt", ".", "basedpyright", "mypy")
     away = Path(session.create_tmp()).resolve() / "types"
     shutil.rmtree(away, ignore_errors=True)
     shutil.copytree("tests/typing", away)
     session.chdir(away)
     session.run("mypy", "--strict", "--ignore-missing-imports", "consumer.py")
-    session.run("pyright")
+    session.run("basedpyright")

@@ -120,7 +120,7 @@ def main() -> None:
     ]
     found = list(summary(rows))
     table(found)
-    saved.write(args.save, found)
+    saved.write(args.save, found, f"{args.replicates} replicates per scenario")
     if args.out:
         with args.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)

@@ -46,7 +46,8 @@ def main() -> None:
             f"outliers {share:.3f} ± {error:.3f}, difference {share - p[inside].mean():+.3f}"
         )
         bins.append({"readings": n, "probability": p[inside].mean(), "outliers": share, "error": error})
-    saved.write(args.save, bins)
+    size = f"{len(probabilities):,} fits, {args.replicates} replicates per scenario; {len(p):,} readings"
+    saved.write(args.save, bins, size)
 
 
 if __name__ == "__main__":

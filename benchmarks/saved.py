@@ -52,14 +52,15 @@ def plain(value: Any) -> Any:
     return int(number) if number.is_integer() else float(f"{number:.{DIGITS}g}")
 
 
-def write(path: Path | None, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Keep the rows in a file, if there is to be one."""
+def write(path: Path | None, rows: Iterable[Mapping[str, Any]], size: str = "") -> None:
+    """Keep the rows in a file, if there is to be one; `size` says of how many runs they are, where no row does."""
     if path is None:
         return
     found = {
         "made_by": command(sys.argv),
         "version": biasgp.__version__,
         "machine": f"Python {platform.python_version()}, {os.cpu_count()} cores",
+        "size": size,
         "rows": [{name: plain(value) for name, value in row.items()} for row in rows],
     }
     lines = [json.dumps(row, ensure_ascii=False) for row in found.pop("rows")]

@@ -129,7 +129,7 @@ def main() -> None:
     if not args.scenarios_only:
         found += sensor_size(["gp", "cob", "sparse"])
         found += import_time()
-    saved.write(args.save, found)
+    saved.write(args.save, found, f"{args.replicates} replicates per scenario, the shorter of two runs of each")
 
 
 if __name__ == "__main__":

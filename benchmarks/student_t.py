@@ -133,7 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = against_gpstuff(arguments.inference)
     rows.append(convergence(arguments.inference, arguments.replicates))
-    saved.write(arguments.save, rows)
+    saved.write(arguments.save, rows, f"{arguments.replicates} replicates per scenario for the fits that converge")
 
 
 if __name__ == "__main__":

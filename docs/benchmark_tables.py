@@ -270,10 +270,12 @@ IN_SHORT = {"accuracy-in-short"}
 
 
 def rendered(name: str, result: dict[str, Any]) -> str:
-    """What stands in a page for a result file: the command, the version, and the tables."""
+    """What stands in a page for a result file: the command, the version, of how many runs, and the tables."""
     if name in IN_SHORT:
         return f"{TABLES[name](result['rows'])}\n"
     made = f"Made by `{result['made_by']}` with biasgp {result['version']} ({result['machine']})."
+    if result.get("size"):
+        made += f" It is of {result['size']}."
     return f"{made}\n\n{TABLES[name](result['rows'])}\n"
 
 

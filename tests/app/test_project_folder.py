@@ -105,7 +105,10 @@ def test_a_project_file_that_is_none_is_refused(tmp_path, text):
 
 
 def test_options_go_through_json_as_they_are():
-    options = Options().changed({"target": "y", "features": ["a, b", "c"], "na": ["-"], "day_first": True, "where": ""})
+    assert Options().changed({"noise_model": "varying", "method": "gp"}).settings().estimator().noise_model == "varying"
+    options = Options().changed(
+        {"noise_model": None, "target": "y", "features": ["a, b", "c"], "na": ["-"], "day_first": True, "where": ""}
+    )
     assert Options().changed(json.loads(json.dumps(options.plain()))) == options
     assert options.where is None and options.features == ("a, b", "c")
 

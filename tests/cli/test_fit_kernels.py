@@ -11,10 +11,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import biasgp
 from biasgp.analysis.fitting import Selection, Settings, fit
 from biasgp.analysis.judging import examine
 from biasgp.analysis.record import remarks, summary
 from biasgp.cli.commands import app
+from biasgp.estimators import METHODS
+from biasgp.models.varying_noise import NOISE_MODELS
 from conftest import FEATURES, OUTLIERS
 
 
@@ -122,6 +125,9 @@ def test_the_curve_of_the_page_goes_over_the_gap(auto):
         (("--noise", "1", "--noise-column", "no_flag"), "choose one"),
         (("--noise-column", "nope"), "nope"),
         (("--noise-column", "temperature_c"), "cannot be the target or a feature"),
+        (("--noise-model", "varying", "--method", "cob"), "--noise-model needs --method sparse or gp"),
+        (("--noise-model", "proportional"), "needs --response identity"),
+        (("--noise-model", "proportional", "--response", "log"), "needs --response identity"),
         (("--fill", "1 parsec"), "is not a duration"),
         (("--fill", "1ns"), "take"),
         (("--fill", "0h"), "longer than nothing"),
@@ -131,6 +137,38 @@ def test_the_curve_of_the_page_goes_over_the_gap(auto):
 def test_noise_and_steps_that_make_no_sense_are_refused(run, readings, words, said):
     result = run("fit", readings, *FEATURES, *words)
     assert result.exit_code == 2 and said in result.output and "Traceback" not in result.output
+
+
+@pytest.fixture
+def funnel(tmp_path):
+    """A wave whose noise grows from .03 to .6."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 80))
+    y = np.sin(x) + 0.03 * 20.0 ** (x / 10.0) * rng.standard_normal(80)
+    pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "funnel.csv", index=False)
+    return tmp_path / "funnel.csv", ("--response", "identity", "--no-episodes", "--kernel", "se")
+
+
+def test_noise_that_varies_is_asked_for_on_the_command_line_and_in_a_file(run, funnel, tmp_path):
+    table, words = funnel
+    result = run("fit", table, *words, "--noise-model", "varying", "--save-config", "o.toml", "--out", "o")
+    assert result.exit_code == 0 and "The noise of good readings varies with the inputs" in result.output
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text(encoding="utf-8"))
+    assert "--noise-model varying" in summary["command"]
+    assert 'noise-model = "varying"' in (tmp_path / "o.toml").read_text(encoding="utf-8")
+    low, high = biasgp.load(tmp_path / "o" / "model.skops").noise_std(pd.DataFrame({"x": [1.0, 9.0]}))
+    assert high > 3.0 * low
+    again = run("fit", table, "--config", "o.toml", "--noise-model", "constant", "--method", "gp", "--out", "p")
+    assert again.exit_code == 0 and "noise of good readings varies" not in again.output
+    low, high = biasgp.load(tmp_path / "p" / "model.skops").noise_std(pd.DataFrame({"x": [1.0, 9.0]}))
+    assert high == low
+
+
+def test_each_method_has_a_noise_model_of_its_own():
+    asked = {name: Settings(name, "identity").estimator().get_params().get("noise_model") for name in METHODS}
+    assert asked["sparse"] == "auto" and asked["gp"] == "constant"
+    for name in NOISE_MODELS:
+        assert Settings("gp", "identity", noise_model=name).estimator().noise_model == name
 
 
 def test_a_negative_standard_deviation_is_named_with_its_row(run, tmp_path):

@@ -57,6 +57,7 @@ REFUSED = [
             *(("--method", value) for value in ("", "nope")),
             *(("--kernel", value) for value in ("", "nope")),
             *(("--response", value) for value in ("", "nope")),
+            *(("--noise-model", value) for value in ("", "nope")),
         )
     ),
     *((BY, ("--by", value)) for value in ("", "nope", "note")),

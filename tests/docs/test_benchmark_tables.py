@@ -147,11 +147,12 @@ def test_what_a_benchmark_keeps_its_table_can_show(tables, benchmark, tmp_path, 
     monkeypatch.setattr(
         sys, "argv", ["/somewhere/benchmarks/any.py", "--tables", "/home/me/tables", "--save", "x.json"]
     )
-    benchmark("saved").write(file, found)
+    benchmark("saved").write(file, found, "2 replicates")
     result = json.loads(file.read_text(encoding="utf-8"))
     assert result["made_by"] == "python benchmarks/any.py --tables tables"
     assert result["version"] == biasgp.__version__
     assert line in tables.rendered(name, result)
+    assert ("It is of 2 replicates." in tables.rendered(name, result)) == (name not in tables.IN_SHORT)
 
 
 def test_numbers_are_rounded_and_what_is_none_is_null(benchmark, tmp_path):

@@ -1,7 +1,7 @@
 """Code of somebody who uses biasgp, for type checkers: `py.typed` says that ours are to be believed.
 
 Nothing here is run. A checker must find the two errors at the end, and nothing else: a comment that silences nothing is
-an error, too. `make lint` asks mypy, `pipx run nox -s types` also pyright, of the installed wheel.
+an error, too. `make lint` asks mypy and pyright of the sources, `pipx run nox -s types` of the installed wheel.
 """
 
 from __future__ import annotations

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import trapezoid
+from scipy.special import expit
 from scipy.stats import norm
 
 import biasgp
 from biasgp import GaussianGP, SparseBiasGP, StudentTGP
+from biasgp.analysis.judging import Judge
+from biasgp.data.columns import Feature, Readings
 from biasgp.estimators import base
 from biasgp.estimators.averaging import mixed_draws, mixed_joint_moments, mixed_log_density, mixed_moments
 from biasgp.models.transform_choice import Weighted
@@ -117,6 +122,21 @@ def test_labels_and_biases_are_averaged(undecided, skewed):
     assert np.all((odds > 0.5) & (odds <= 1.0))
 
 
+def test_new_rows_of_a_table_are_judged_by_all_fits(undecided, skewed):
+    X, y = skewed
+    feature, every = Feature("x", ("x",)), np.ones(60, dtype=bool)
+    readings = Readings("y", (feature,), X, y, every, (), None, ())
+    model = SparseBiasGP(response="auto").fit(readings.frame(), y)
+    new = Judge(model, replace(readings, y=np.linspace(0.5, 30.0, 60)))
+    probability = model.outlier_probability(readings.frame(), new.readings.y)
+    assert 0.0 < probability.min() < 0.5 < probability.max()
+    assert_allclose(expit(new.log_odds), probability)
+    log, plain = (model, model._others[0][1])
+    (good, bad), (other_good, other_bad) = (np.exp(each._log_densities(X, new.readings.y)) for each in (log, plain))
+    good, bad = (WEIGHTS[0] * a + WEIGHTS[1] * b for a, b in ((good, other_good), (bad, other_bad)))
+    assert_allclose(np.exp(new.log_odds), bad / good)
+
+
 def test_verdicts_reach_every_fit(undecided, skewed):
     X, y = skewed
     model = SparseBiasGP(response="auto").fit(X, y)
@@ -140,6 +160,23 @@ def test_an_episode_that_only_the_lesser_fit_has_is_another_explanation(undecide
     assert not model.episodes_
     named = {row for note in model.notes_ for row in note.rows}
     assert set(range(85, 95)) <= named
+
+
+def test_what_is_left_without_an_episode_that_is_not_borne_out_is_no_further_explanation(undecided, rng):
+    t = np.arange(100.0)
+    y = np.exp(2.0 + 0.3 * np.sin(t / 15.0) + 0.03 * rng.standard_normal(100))
+    y[40:60] *= 1.8
+    model = SparseBiasGP(response="auto").fit(t[:, None], y)
+    (episode,) = model._own_episodes
+    # As if it were in doubt, and no fit took its readings for outliers.
+    model.alternatives_ = ((),)
+    for _, member in model._members():
+        member._own_probability = np.zeros(100)
+    model._average(model._others)
+    assert not model.episodes_ and () not in model.alternatives_
+    texts = [note.evidence for note in model.notes_]
+    assert any(set(episode.rows) <= set(note.rows) for note in model.notes_)
+    assert not any("no fault" in text for text in texts)
 
 
 def test_a_model_file_keeps_every_fit(undecided, skewed, tmp_path):

@@ -11,7 +11,7 @@ from biasgp.data.columns import Feature, Readings
 from biasgp.kernels import Kernel
 from biasgp.messages import quantity
 from biasgp.models.kernel_choice import TREND, Choice, Part, choose_parts
-from biasgp.models.transform_choice import choose_transform
+from biasgp.models.transform_choice import Weighted, choose_transforms
 from biasgp.response import ScaledResponse, Scaling
 from biasgp.watch import stage
 
@@ -20,20 +20,23 @@ PERIODS = {"daily": 24.0, "weekly": 168.0}
 CLOCK, WEEKDAYS = "%H:%M", ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def choose_kernel(readings: Readings, kernel: Kernel, response: str, rows: NDArray[np.intp]) -> tuple[Choice, str]:
-    """A kernel with the cycles and the trend that these rows bear out, and the transform in which they do.
+def choose_kernel(
+    readings: Readings, kernel: Kernel, response: str, rows: NDArray[np.intp]
+) -> tuple[Choice, tuple[Weighted, ...]]:
+    """A kernel with the cycles and the trend that these rows bear out, and the transforms to average over.
 
-    Nothing is chosen where no input is a time, and where sensors share the truth.
+    The likeliest of these is the one in which they do. Nothing is chosen, and no transform, where no input is a time,
+    and where sensors share the truth.
     """
     times = [j for j, feature in enumerate(readings.features) if feature.is_time]
     if not times or readings.sensors is not None:
-        return Choice(kernel), response
+        return Choice(kernel), ()
     stage("choosing the kernel")
     told = rows if readings.verdict is None else rows[readings.verdict[rows] != 1.0]
     X, y, measured = readings.X[told], readings.y[told], readings.measured[told]
-    transform = choose_transform(response, X, y, kernel, readings.names, measured)
-    scaled = ScaledResponse(y[measured], Scaling.of(y, transform))
-    return choose_parts(kernel, X[measured], scaled, readings.names, times[0], PERIODS), transform.name
+    transforms = choose_transforms(response, X, y, kernel, readings.names, measured)
+    scaled = ScaledResponse(y[measured], Scaling.of(y, transforms[0].transform))
+    return choose_parts(kernel, X[measured], scaled, readings.names, times[0], PERIODS), transforms
 
 
 def in_words(choice: Choice, features: Sequence[Feature], unit: str) -> list[str]:

@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from biasgp.messages import BiasGPWarning, CovarianceError, FailedFitError, Wron
 from biasgp.models.diagnosis import Finding
 from biasgp.models.kernel_choice import Choice
 from biasgp.models.strategy import EXACT_UP_TO
+from biasgp.models.transform_choice import Weighted
+from biasgp.models.varying_noise import PROPORTIONAL
 
 KERNELS = {
     "exponential": kernels.Exponential,
@@ -154,6 +156,8 @@ class Settings:
     reference: str | None = None
     fill: str | None = None
     """Step of a regular series that is written beside the table, as a duration."""
+    noise_model: str | None = None
+    """One of NOISE_MODELS; None for that of the method."""
 
     @property
     def scales(self) -> bool:
@@ -230,11 +234,24 @@ class Settings:
             if "reference" not in parameters:
                 raise WrongUseError(f"--reference needs --method sparse: {self.method!r} knows none.")
             options["reference"] = self.reference
+        if self.noise_model is not None:
+            self._check_noise_model(parameters)
+            options["noise_model"] = self.noise_model
         if self.knows_order:
             options["order"] = None  # `fit` says which column
         if self.whole_kernel.category_columns:
             raise WrongUseError("--kernel: same(...) is what --together is for: name the column of the sensors there.")
         return kind(self.whole_kernel, response=self.response, **options)
+
+    def _check_noise_model(self, parameters: Collection[str]) -> None:
+        """Refuse a noise model that the method has none of, or that does not go with the transform."""
+        if "noise_model" not in parameters:
+            raise WrongUseError(f"--noise-model needs --method sparse or gp: {self.method!r} has a noise of its own.")
+        if self.noise_model == PROPORTIONAL and self.response != "identity":
+            raise WrongUseError(
+                "--noise-model proportional needs --response identity: it is about the target as it is. (Under a "
+                "logarithm, proportional noise is constant.)"
+            )
 
     def split(self, readings: Readings) -> Split:
         """Choose the rows to fit to and to hold out."""
@@ -317,10 +334,12 @@ def fit(readings: Readings, settings: Settings, split: Split, known: BaseGP | No
 
 def _fitted(readings: Readings, settings: Settings, rows: Rows) -> tuple[Any, Choice]:
     """An estimator fitted to some rows, and its kernel."""
-    choice, response = Choice(settings.kernel_for(readings.features)), settings.response
+    choice = Choice(settings.kernel_for(readings.features))
+    transforms: tuple[Weighted, ...] = ()
     if settings.kernel == AUTO:
-        choice, response = choose_kernel(readings, choice.kernel, response, rows)
-    estimator = settings.estimator().set_params(kernel=choice.kernel, response=response)
+        choice, transforms = choose_kernel(readings, choice.kernel, settings.response, rows)
+    estimator = settings.estimator().set_params(kernel=choice.kernel)
+    estimator._given_transforms = transforms
     estimator = _with_sensors(estimator, readings, settings)
     more = _beside(estimator, readings, settings, rows)
     return estimator.fit(readings.frame(rows), readings.y[rows], **more), choice

@@ -29,6 +29,7 @@ from biasgp.kernels import Kernel, Periodic, Stationary
 from biasgp.models.diagnosis import NOTES, Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import OUTLIER_SIZE
+from biasgp.response import Transform
 
 NORMAL_95 = 1.959963984540054
 """Standard deviations of a normal variable that 95 % lie within."""
@@ -94,7 +95,13 @@ class Analysis:
 
     @property
     def response(self) -> str:
+        """The transform of the target; the likeliest, where predictions are averaged over several."""
         return self.fitted.estimator.response_.name
+
+    @property
+    def transforms(self) -> list[tuple[float, Transform]]:
+        """Those that predictions are averaged over, with their weights, the likeliest first; as a rule one."""
+        return [(weight, member.response_) for weight, member in self.fitted.estimator._members()]
 
     @property
     def flagged(self) -> Mask:

@@ -20,7 +20,7 @@ from biasgp.analysis.fitting import AUTO, Fitted, Rows, spread
 from biasgp.analysis.flags import Flags
 from biasgp.analysis.judging import LEVELS, NORMAL_95, Analysis, Judge
 from biasgp.analysis.places import Axis, EpisodeRecord
-from biasgp.analysis.words import reach
+from biasgp.analysis.words import on_transforms, reach, share
 from biasgp.data.columns import Readings
 from biasgp.data.table import Table
 from biasgp.messages import duration, quantity
@@ -249,11 +249,7 @@ def _more_sentences(outcome: Analysis) -> list[str]:
         span = f", with biases from {biases.min():+.3g} to {quantity(biases.max(), unit)}" if len(biases) else ""
         lines.append(f"{int(flagged.sum()):,} readings are flagged as outliers ({share:.1%}){span}.")
     lines += [schedule.told(unit) for schedule in outcome.schedules]
-    if outcome.response != "identity":
-        lines.append(
-            f"The model holds for a transform of {outcome.readings.target} ({outcome.response}): the mean given here "
-            "is the median of the truth, and std half the width of its central 68 %."
-        )
+    lines += on_transforms(outcome.transforms, outcome.readings.target)
     if outcome.test:
         covered = outcome.test["coverage_95_of_unflagged"]
         lines.append(
@@ -364,7 +360,10 @@ def made(outcome: Analysis) -> tuple[tuple[str, str], ...]:
         ("Command", command(outcome)),
         ("Model", METHOD_WORDS.get(outcome.settings.method, outcome.settings.method)),
         ("Target, features", f"{outcome.readings.target}; {', '.join(outcome.readings.names)}"),
-        ("Transform of the target", f"{outcome.response} ({estimator.response_})"),
+        (
+            "Transform of the target",
+            "; ".join(f"{each.name}{share(weight)} ({each})" for weight, each in outcome.transforms),
+        ),
         ("Kernel", f"{estimator.kernel_!r}"),
         ("Rows in the fit", f"{len(outcome.fitted.fit_rows):,}"),
         ("Fitted in", f"{outcome.fitted.seconds:.1f} s"),
@@ -396,6 +395,7 @@ def summary(outcome: Analysis, flags: Flags | None = None) -> dict[str, Any]:
         "features": readings.names,
         "method": outcome.settings.method,
         "response": outcome.response,
+        "response_weights": {each.name: weight for weight, each in outcome.transforms},
         "kernel": repr(outcome.fitted.estimator.kernel_),
         # None where the kernel was named.
         "chosen": _parts(outcome),

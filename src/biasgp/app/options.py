@@ -13,6 +13,7 @@ from biasgp.data.table import Table
 from biasgp.estimators import METHODS
 from biasgp.messages import WrongUseError, clip
 from biasgp.models.transform_choice import RESPONSES
+from biasgp.models.varying_noise import NOISE_MODELS
 
 EVENTS = "events.csv"
 """The dates of service, where they are a file."""
@@ -23,7 +24,10 @@ CHOICES = {
     "method": tuple(METHODS),
     "response": RESPONSES,
     "decimal": ("point", "comma"),
+    "noise_model": NOISE_MODELS,
 }
+FOUND = frozenset({"decimal", "noise_model"})
+"""Choices that may be left open."""
 LABELS = {
     "target": "the target",
     "features": "the features",
@@ -40,6 +44,7 @@ LABELS = {
     "kernel": "the kernel",
     "method": "the method",
     "response": "the transform",
+    "noise-model": "the noise",
     "episodes": "episodes",
     "no-episodes": "no episodes",
     "events": "the dates of service",
@@ -64,6 +69,7 @@ class Options:
     kernel: str = AUTO
     method: str = "sparse"
     response: str = "auto"
+    noise_model: str | None = None
     episodes: bool | None = None
     events: tuple[str, ...] = ()
     """Times at which somebody serviced the sensor, as they are written."""
@@ -95,7 +101,7 @@ class Options:
                 "Dates of service say when biases that last may end: look for episodes, or take them out."
             )
         episodes = True if self.events else self.episodes
-        settings = Settings(self.method, self.response, self.kernel, episodes=episodes)
+        settings = Settings(self.method, self.response, self.kernel, episodes=episodes, noise_model=self.noise_model)
         settings.estimator()
         return settings
 
@@ -108,7 +114,7 @@ def on_page(text: str) -> str:
 
 
 def _checked(name: str, value: Any) -> Any:
-    if name in CHOICES and not (value is None and name == "decimal"):
+    if name in CHOICES and not (value is None and name in FOUND):
         if value not in CHOICES[name]:
             raise WrongUseError(f"{name} must be one of {', '.join(CHOICES[name])}.")
         return value

@@ -51,6 +51,7 @@ def fit(
     kernel: options.Kernel = "auto",
     noise: options.Noise = None,
     noise_column: options.NoiseColumn = None,
+    noise_model: options.NoiseModel = None,
     fill: options.Fill = None,
     out: options.OutFolder = None,
     force: options.Force = False,
@@ -133,7 +134,8 @@ def fit(
     selection = replace(selection, skip=skip, units=units, sheet=sheet, more=tuple(more), marks=marks)
     selection = replace(selection, censored_column=censored_column, noise=noise, noise_column=noise_column)
     limits = (max_rows, max_time, True if events is not None else episodes, reference, fill)
-    settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits)
+    noise_name = None if noise_model is None else noise_model.value
+    settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits, noise_name)
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:

@@ -18,6 +18,7 @@ of_fleet = partial(typer.Option, rich_help_panel="A fleet of sensors, with --by"
 
 MethodName = StrEnum("MethodName", ["sparse", "cob", "rab", "gp", "ep", "mcmc", "rcgp"])
 Response = StrEnum("Response", {"auto": "auto", "identity": "identity", "log": "log", "yeo_johnson": "yeo-johnson"})
+NoiseModelName = StrEnum("NoiseModelName", ["auto", "constant", "varying", "proportional"])
 FlagNames = StrEnum("FlagNames", ["own", "qartod", "cf"])
 LARGEST_SEED = 2**32 - 1
 """What NumPy's older generators take."""
@@ -100,6 +101,14 @@ Noise = Annotated[
 NoiseColumn = Annotated[
     str | None,
     of_model("--noise-column", metavar="COLUMN", help="The same for each reading, in a column of the table."),
+]
+NoiseModel = Annotated[
+    NoiseModelName | None,
+    of_model(
+        "--noise-model",
+        help="Noise of good readings: constant, varying with the features, proportional (a part of it grows with the "
+        "target), or auto, by evidence. Left out: auto with the method sparse, constant with gp.",
+    ),
 ]
 Fill = Annotated[
     str | None,

@@ -286,7 +286,7 @@ def _time_feature(table: Table, name: str, kinds: Mapping[str, str]) -> Feature:
         if not (dates[~np.isnat(dates)] == dates[~np.isnat(dates)].astype("datetime64[D]")).all():
             columns = (name,)
     times = _read_times(table, columns)
-    first = np.fmin.reduce(times.values) if len(times.values) else np.datetime64("NaT")  # passes over NaT
+    first = np.fmin.reduce(times.values) if len(times.values) else np.datetime64("NaT", "ns")  # passes over NaT
     if np.isnat(first):
         raise TableError(f"Column {name!r} holds no time. Leave it out of --features.")
     return Feature(" ".join(columns), columns, True, pd.Timestamp(first).isoformat(), times.zoned, times.offset_hours)

@@ -148,7 +148,7 @@ def _in_range(stamps: np.ndarray) -> tuple[np.ndarray, Mask]:
     # Compared in their own precision: the year of each one takes ten times as long. NaT compares as False.
     first, end = (np.datetime64(str(year)).astype(stamps.dtype) for year in (_FIRST_YEAR, _LAST_YEAR + 1))
     outside = (stamps < first) | (stamps >= end)
-    return np.where(outside, np.datetime64("NaT"), stamps) if outside.any() else stamps, outside
+    return np.where(outside, np.array("NaT", stamps.dtype), stamps) if outside.any() else stamps, outside
 
 
 def _iso(text: Sequence[str]) -> _Stamps | None:
@@ -166,7 +166,7 @@ def _iso(text: Sequence[str]) -> _Stamps | None:
     stamps, offset, remark, _ = zones.to_utc(local, names)
     if np.isnat(stamps).any():
         return None
-    return _Stamps(np.where(outside, np.datetime64("NaT"), stamps), outside, names, offset, remark)
+    return _Stamps(np.where(outside, np.datetime64("NaT", "ns"), stamps), outside, names, offset, remark)
 
 
 def _by_parts(text: Sequence[str], given: bool | None, usual: bool | None) -> _Stamps:
@@ -205,9 +205,11 @@ def _dates(years: Sequence[str], months: Sequence[str], days: Sequence[str]) -> 
     year = year + brief * np.where(year < _FIRST_SHORT_YEAR, 2000, 1900)
     valid = np.array([len(part) != 3 for part in years], dtype=bool) & (year >= 1) & (month >= 1) & (month <= 12)
     first = (np.where(valid, (year - 1970) * 12 + month - 1, 0)).astype("datetime64[M]")
-    length = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    length = ((first + np.timedelta64(1, "M")).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
     valid &= (day >= 1) & (day <= length) & np.array([len(m) <= 2 >= len(d) for m, d in zip(months, days, strict=True)])
-    return np.where(valid, first.astype("datetime64[D]") + (day - 1), np.datetime64("NaT", "D"))
+    return np.where(
+        valid, first.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]"), np.datetime64("NaT", "D")
+    )
 
 
 def _day_or_month_first(

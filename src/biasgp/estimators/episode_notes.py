@@ -90,6 +90,11 @@ def notes(
     return tuple(found)
 
 
+def are_same(episodes: tuple[Episode, ...], others: tuple[Episode, ...]) -> bool:
+    """Whether two explanations have the same faults."""
+    return not _unshared(episodes, others) and not _unshared(others, episodes)
+
+
 def _unshared(episodes: tuple[Episode, ...], others: tuple[Episode, ...]) -> list[Episode]:
     """Those that are not among the others; a stuck sensor is beyond doubt, and part of every explanation."""
     known = {(each.kind, each.rows) for each in others}

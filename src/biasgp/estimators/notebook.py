@@ -29,11 +29,20 @@ def summary_html(estimator: Any) -> str:
     episodes = [described(each, "", given.y) for each in getattr(estimator, "episodes_", ())]
     parts = [
         f"<p><b>{escape(', '.join(counts))}</b><br>{_text(repr(estimator.kernel_))}</p>",
+        _transforms(getattr(estimator, "response_weights_", {})),
         _list("Faults that lasted", episodes),
         _list("Reasons to doubt this fit", [str(each) for each in getattr(estimator, "diagnosis_", ())]),
         "" if mask is None else _flagged(estimator, given.y, mask),
     ]
     return f'<div class="biasgp-fit">{"".join(parts)}</div>'
+
+
+def _transforms(weights: dict[str, float]) -> str:
+    """Those that predictions are averaged over, where there are several."""
+    if len(weights) < 2:
+        return ""
+    told = ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items())
+    return f"<p>Averaged over response transforms: {_text(told)}</p>"
 
 
 def _text(text: str) -> str:

@@ -16,7 +16,7 @@ from biasgp.covariance.threads import blas_threads_for
 from biasgp.estimators.averaging import mixed, mixed_moments
 from biasgp.estimators.base import LargeGP
 from biasgp.estimators.categories import Categories
-from biasgp.estimators.episode_notes import in_users_units, notes
+from biasgp.estimators.episode_notes import are_same, in_users_units, notes
 from biasgp.estimators.explaining import NONE, SPIKE, Explainer, ReadingExplanation
 from biasgp.estimators.validation import (
     check_choice,
@@ -422,6 +422,7 @@ class SparseBiasGP(LargeGP):
         every = [member._own_episodes for _, member in self._members()]
         self.episodes_ = tuple(filter(self._is_borne_out, self._own_episodes))
         self.alternatives_ += tuple(each for each in every if not all(map(self._is_borne_out, each)))
+        self.alternatives_ = tuple(each for each in self.alternatives_ if not are_same(each, self.episodes_))
         self._say_notes()
 
     def _is_borne_out(self, episode: Episode) -> bool:

@@ -123,7 +123,7 @@ def _instants_of_objects(values: Any, what: str) -> tuple[Any, str | None]:
     is_time = [isinstance(value, date | np.datetime64) and bool(value == value) for value in values]
     if not any(is_time):
         return None, None
-    instants = np.full(len(values), np.datetime64("NaT"), dtype="M8[us]")
+    instants = np.full(len(values), np.datetime64("NaT", "us"))
     clocks: dict[str, int] = {}
     for row, value in enumerate(values):
         if is_time[row]:

@@ -85,7 +85,7 @@ def _unmasked(values: Any) -> Any:
     if not isinstance(values, np.ma.MaskedArray):
         return values
     if values.dtype.kind in "Mm":
-        return np.ma.filled(values, values.dtype.type("NaT"))
+        return np.where(np.ma.getmaskarray(values), np.array("NaT", values.dtype), values.data)
     return np.ma.filled(values if values.dtype.kind == "O" else values.astype(np.float64), np.nan)
 
 

@@ -179,6 +179,8 @@ function modelFields(project) {
     ...choiceField("method", "Method", same(choices.method), given.method, (value) => change({ method: value })),
     ...choiceField("kernel", "Kernel", same(choices.kernel), given.kernel, (value) => change({ kernel: value })),
     ...choiceField("response", "Transform", same(choices.response), given.response, (value) => change({ response: value })),
+    ...choiceField("noise-model", "Noise", [[FOUND, "as usual for the method"], ...same(choices.noise_model)], given.noise_model || FOUND,
+      (value) => change({ noise_model: value === FOUND ? null : value })),
     ...choiceField("episodes", "Biases that last", [asFound(""), ["yes", "look for episodes"], ["no", "single readings only"]], truth(given.episodes),
       (value) => change({ episodes: told(value) })),
     ...textField("events", "Dates of service", (given.events || []).join(", "), "when somebody cleaned or calibrated it", (value) => change({ events: listed(value) })),
