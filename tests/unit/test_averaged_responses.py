@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -25,8 +26,9 @@ WEIGHTS = (0.6, 0.4)
 AT = np.linspace(0.0, 10.0, 7)[:, None]
 
 
-@pytest.fixture
-def skewed(rng):
+def drawn() -> tuple[np.ndarray, np.ndarray]:
+    """Readings of a positive quantity, two of them outliers."""
+    rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0.0, 10.0, 60))
     y = np.exp(1.0 + 0.5 * np.sin(X) + 0.15 * rng.standard_normal(60))
     y[[10, 30]] *= 6.0
@@ -34,15 +36,33 @@ def skewed(rng):
 
 
 @pytest.fixture
-def undecided(monkeypatch):
+def skewed():
+    return drawn()
+
+
+def choose(response, X, y, kernel, names, measured=None):
     """The choice is between a logarithm and none, and readings do not settle it."""
+    if response != "auto":
+        return (Weighted({"identity": Identity(), "log": Log.of(y)}[response]),)
+    return Weighted(Log.of(y), WEIGHTS[0]), Weighted(Identity(), WEIGHTS[1])
 
-    def choose(response, X, y, kernel, names, measured=None):
-        if response != "auto":
-            return (Weighted({"identity": Identity(), "log": Log.of(y)}[response]),)
-        return Weighted(Log.of(y), WEIGHTS[0]), Weighted(Identity(), WEIGHTS[1])
 
+@pytest.fixture
+def undecided(monkeypatch):
     monkeypatch.setattr(base, "choose_transforms", choose)
+
+
+@pytest.fixture(scope="module")
+def fitted_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "choose_transforms", choose)
+        return SparseBiasGP(response="auto").fit(*drawn())
+
+
+@pytest.fixture
+def model(fitted_once):
+    """A fit under both, which a test may change."""
+    return deepcopy(fitted_once)
 
 
 def parts(Estimator, X, y, **options):
@@ -106,9 +126,8 @@ def test_quantiles_are_those_of_the_mixture(undecided, skewed):
     assert_allclose(np.mean(draws <= found[:, [1]], axis=1), 0.25, atol=0.04)
 
 
-def test_labels_and_biases_are_averaged(undecided, skewed):
+def test_labels_and_biases_are_averaged(model, undecided, skewed):
     X, y = skewed
-    model = SparseBiasGP(response="auto").fit(X, y)
     log, plain = parts(SparseBiasGP, X, y)
     probability = WEIGHTS[0] * log.outlier_probability_ + WEIGHTS[1] * plain.outlier_probability_
     assert_allclose(model.outlier_probability_, probability)
@@ -137,9 +156,7 @@ def test_new_rows_of_a_table_are_judged_by_all_fits(undecided, skewed):
     assert_allclose(np.exp(new.log_odds), bad / good)
 
 
-def test_verdicts_reach_every_fit(undecided, skewed):
-    X, y = skewed
-    model = SparseBiasGP(response="auto").fit(X, y)
+def test_verdicts_reach_every_fit(model):
     verdict = model.verdict_.copy()
     verdict[20] = 1.0
     model.refit(verdict)
@@ -179,9 +196,7 @@ def test_what_is_left_without_an_episode_that_is_not_borne_out_is_no_further_exp
     assert not any("no fault" in text for text in texts)
 
 
-def test_a_model_file_keeps_every_fit(undecided, skewed, tmp_path):
-    X, y = skewed
-    model = SparseBiasGP(response="auto").fit(X, y)
+def test_a_model_file_keeps_every_fit(model, tmp_path):
     biasgp.save(model, tmp_path / "model.skops")
     back = biasgp.load(tmp_path / "model.skops")
     for ask in ("predict", "noise_std"):
@@ -191,18 +206,16 @@ def test_a_model_file_keeps_every_fit(undecided, skewed, tmp_path):
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 1.5, float("nan"), 1])
-def test_a_model_file_with_weights_that_are_none_is_refused(weight, undecided, skewed, tmp_path):
-    X, y = skewed
-    model = SparseBiasGP(response="auto").fit(X, y)
+def test_a_model_file_with_weights_that_are_none_is_refused(weight, model, tmp_path):
     model._others = ((weight, model._others[0][1]),)
     biasgp.save(model, tmp_path / "model.skops")
     with pytest.raises(ModelFileError, match="do not belong together"):
         biasgp.load(tmp_path / "model.skops")
 
 
-def test_a_model_file_whose_fits_are_of_other_readings_is_refused(undecided, skewed, tmp_path):
+def test_a_model_file_whose_fits_are_of_other_readings_is_refused(model, undecided, skewed, tmp_path):
     X, y = skewed
-    model, other = (SparseBiasGP(response="auto").fit(X[:n], y[:n]) for n in (60, 50))
+    other = SparseBiasGP(response="auto").fit(X[:50], y[:50])
     model._others = ((0.4, other._others[0][1]),)
     biasgp.save(model, tmp_path / "model.skops")
     with pytest.raises(ModelFileError, match="do not belong together"):
