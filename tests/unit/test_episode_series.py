@@ -12,7 +12,8 @@ from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.kernels import Matern32, Same
 from biasgp.models.episodes import RAMP, SHIFT, STEP, STUCK, EpisodePrior, Ordering, Run
 from biasgp.models.run_scan import RunScan
-from biasgp.models.sparse.episode_search import POLICY, EpisodeSearch, _isolated
+from biasgp.models.sparse.episode_policy import POLICY
+from biasgp.models.sparse.episode_search import EpisodeSearch, _isolated
 
 KERNEL = Matern32().on("time") + Same("sensor") * Matern32().on("time")
 

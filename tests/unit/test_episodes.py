@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biasgp import BiasGPWarning, SparseBiasGP
+from biasgp import BiasGPWarning, GaussianGP, SparseBiasGP
 from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
@@ -69,6 +69,32 @@ def test_two_faults_that_fall_short_are_named_both(seed):
     rows = {row for note in model.notes_ for row in note.rows}
     assert model.episodes_ == () and {note.code for note in model.notes_} == {"possible-episode"}
     assert all(len(set(range(*fault)) & rows) > 0.8 * (fault[1] - fault[0]) for fault in data.faults)
+
+
+@pytest.mark.parametrize("seed", [8, 28])
+def test_two_faults_are_named_that_are_best_seen_at_the_parameters_without_any(seed):
+    data = FaultScenario(size=4.0).draw(random_state=seed)
+    model = fitted(data.t, data.y)
+    rows = {row for note in model.notes_ for row in note.rows}
+    assert model.episodes_ == () and {note.code for note in model.notes_} == {"possible-episode"}
+    assert all(len(set(range(*fault)) & rows) > 0.8 * (fault[1] - fault[0]) for fault in data.faults)
+
+
+def test_an_episode_elsewhere_that_is_as_likely_is_one_of_the_explanations():
+    data = FaultScenario(size=4.0).draw(random_state=19)
+    model = fitted(data.t, data.y)
+    found = [[(each.rows[0], each.rows[-1] + 1) for each in some] for some in (model.episodes_, *model.alternatives_)]
+    truth = sorted(data.faults)
+    assert sorted(found[0]) != truth and truth in [sorted(each) for each in found[1:]]
+
+
+def test_a_record_without_any_outlier_is_fitted_as_a_plain_gp_fits_it():
+    data = FaultScenario(kind="none", signal="exponential").draw(random_state=4)
+    X = data.t[:, None]
+    model = SparseBiasGP(Matern32(), length_scale_prior=None).fit(X, data.y)
+    assert model.outlier_probability_.sum() < 1.0  # a share of outliers alone makes it 50
+    plain = GaussianGP(Matern32()).fit(X, data.y).predict(X)
+    assert np.mean((model.predict(X) - data.f) ** 2) <= 1.002 * np.mean((plain - data.f) ** 2)
 
 
 def test_an_erratic_sensor_is_found_as_one_episode():

@@ -212,6 +212,21 @@ def test_the_best_run_is_looked_for_in_a_mask():
     assert gain == -np.inf
 
 
+def test_a_run_outside_the_mask_is_not_found_where_none_inside_says_anything():
+    data = record("times apart", seed=1, faulty=(SHIFT, 3, 8, 4.0))
+    scan = data.scan(SHIFT)
+    says_nothing = scan.statistic(SHIFT) <= 1.0
+    gain, _ = scan.best((SHIFT,), where=says_nothing)
+    assert says_nothing.any() and gain == -np.inf
+
+
+def test_the_gain_of_a_run_is_that_with_which_it_is_found():
+    scan = record("times apart", seed=1, faulty=(SHIFT, 3, 8, 4.0)).scan().with_run(Run(SHIFT, 12, 15))
+    for kind in (SHIFT, RAMP):
+        gain, run = scan.best((kind,))
+        assert scan.gain_of(run) == pytest.approx(gain)
+
+
 def alike(data: Record, run: Run, other: Run) -> list[tuple[int, int]]:
     """Runs of a kind that share more than half of the longer of the two with a run, and nothing with another."""
     found = []

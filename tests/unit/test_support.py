@@ -150,6 +150,25 @@ def test_a_move_to_the_same_label_changes_nothing(slab):
 
 
 @every_slab
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_first_outlier_of_a_long_record_costs_more_than_the_next(slab, others):
+    n = PRIOR.spotless_from
+    labels = np.zeros(n, dtype=np.intp)
+    labels[100 : 100 + others] = 1
+    support = Problem(n).support(slab, labels)
+    before, (good, bad, *_) = support.log_evidence(), support.log_weights()[20]
+    ahead = PRIOR.spotless_ahead(n) if others == 0 else 0.0
+    assert np.log(support.label_prior()[20, 0]) > np.log(0.5) and PRIOR.spotless_ahead(n - 1) == 0.0
+    support.move(20, 1)
+    assert bad - good == pytest.approx(support.log_evidence() - before, abs=1e-6)
+    # That is the chance of a record without any outlier, beside that by their share.
+    by_share = np.exp(betaln(PRIOR.outliers, n + PRIOR.clean) - betaln(PRIOR.outliers, PRIOR.clean))
+    clean, out = PRIOR.label(np.zeros(1) + others, n), PRIOR.shares(np.zeros(1) + others, n - 1)
+    assert np.log(clean[0] / clean[1]) - np.log(out[0] / out[1]) == pytest.approx(ahead)
+    assert PRIOR.spotless_ahead(n) == pytest.approx(np.log1p(PRIOR.spotless / (1.0 - PRIOR.spotless) / by_share))
+
+
+@every_slab
 @pytest.mark.parametrize("seed", range(4))
 def test_climbing_raises_the_evidence_with_every_move(slab, seed):
     problem = Problem(20, seed, shifts=(4.0, -4.0))

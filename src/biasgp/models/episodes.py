@@ -77,6 +77,11 @@ class Run:
     stop: int
     variance: float = 1.0
 
+    def shares_most_with(self, first: NDArray[np.intp], stop: NDArray[np.intp]) -> Mask:
+        """Whether it shares more than half of the places of the longer of the two with runs first…stop − 1."""
+        shared = np.minimum(stop, self.stop) - np.maximum(first, self.first)
+        return np.asarray(2 * shared > np.maximum(stop - first, self.stop - self.first))
+
 
 class Ordering:
     """Readings in the order of one variable; those at the same value are in an episode together.
@@ -237,6 +242,10 @@ class Ordering:
         bad = np.append(0, self._bad.cumsum())
         first, stop = np.maximum(np.arange(self.n_places)[:, None], run.first), np.minimum(self._stops, run.stop)
         return np.asarray(bad[np.maximum(stop, first)] - bad[first] == bad[run.stop] - bad[run.first])
+
+    def sharing_most(self, run: Run) -> Mask:
+        """Runs that share more than half of the places of the longer of the two with a run."""
+        return run.shares_most_with(np.arange(self.n_places)[:, None], self._stops)
 
     @property
     def _stops(self) -> NDArray[np.intp]:

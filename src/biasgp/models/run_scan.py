@@ -262,7 +262,8 @@ class RunScan:
                 # The logarithm is taken of the few that may be the best.
                 prior, top = self.ordering.log_prior[kind][rows, columns], divmod(int(bound.argmax()), bound.shape[1])
                 if bound[top] > best:
-                    near = np.nonzero(bound >= max(best, float(_gain(s[top], prior[top]))))
+                    least = max(best, float(_gain(s[top], prior[top])))
+                    near = np.nonzero((bound >= least) & (bound > -np.inf))  # those that are ruled out stay so
                     gains = _gain(s[near], prior[near])
                     at = int(gains.argmax())
                     if gains[at] > best:
@@ -278,6 +279,12 @@ class RunScan:
         bound = np.multiply(s, 0.5, out=A)
         bound += self.ordering.log_prior[kind][rows, columns]
         return s, bound
+
+    def gain_of(self, run: Run) -> float:
+        """What an episode would add to the log evidence, its price paid."""
+        kind, at = _scanned(run.kind), run.stop - run.first - int(self.ordering.lengths[0])
+        A, b = self._of(run)
+        return float(_gain(np.array(b**2 / A), self.ordering.log_prior[kind][run.first, at])) + self.price()
 
     def _blocks(self, longest: NDArray[np.intp]) -> Iterator[tuple[slice, slice]]:
         """Rows and columns of runs at most so long, from each first place on, in blocks."""
@@ -334,8 +341,7 @@ class RunScan:
         if own == -np.inf:
             # Its readings no longer support it, whatever its ends.
             return Ends(0.0, (ordering.columns([run]) > 0.0)[:, 0].astype(float), *self._amplitude(run))
-        shared = np.minimum(first + length, run.stop) - np.maximum(first, run.first)
-        same = (length <= self._longest_apart()[rows, None]) & (2 * shared > np.maximum(length, size))
+        same = (length <= self._longest_apart()[rows, None]) & run.shares_most_with(first, first + length)
         gains = np.where(same, gains, -np.inf).ravel()
         likely = np.flatnonzero(gains > gains.max() - LEAST_WEIGHT)
         likely = likely[np.argsort(-gains[likely], kind="stable")[:MOST_RUNS]]

@@ -16,7 +16,8 @@ from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage, Moments
-from biasgp.models.sparse.episode_search import EpisodePolicy, EpisodeSearch
+from biasgp.models.sparse.episode_policy import EpisodePolicy
+from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.explanations import Explanation, differ
 from biasgp.models.sparse.search import Known, Search, SparseBiasFit, State
 

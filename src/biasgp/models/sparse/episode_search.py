@@ -8,8 +8,8 @@ same measure, log p(y, labels, episodes), for which the ends of each episode are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise, product
 
@@ -18,73 +18,13 @@ import numpy as np
 from biasgp._typing import Array, Mask
 from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, Ordering, Run
 from biasgp.models.run_scan import RunScan
+from biasgp.models.sparse.episode_policy import POLICY, EpisodePolicy
 from biasgp.models.sparse.explanations import Explanation, differ, marginal_inverse
 from biasgp.models.sparse.kinds import PRIOR, Labels
 from biasgp.models.sparse.search import Candidate, Search, SearchPolicy, State
 from biasgp.watch import out_of_time
 
 BOTH = (SHIFT, RAMP)
-
-
-@dataclass(frozen=True)
-class EpisodePolicy:
-    """How much work the search is worth, and when two explanations are too close to call (benchmarks/faults.py)."""
-
-    stretches: tuple[float, ...] = (1.0, 2.5, 7.0)
-    """Factors of the length-scales from which it begins."""
-    found_gap: float = 40.0
-    """Nats ahead of the fit without episodes from which on no longer length-scales are tried: the fault was not hidden.
-    In 96 records like those of benchmarks/faults.py they led to a better explanation only below 23 nats."""
-    hopeless_gap: float = 60.0
-    """Nats behind the best explanation, before parameters are fitted, at which a start is given up."""
-    other_gap: float = 8.0
-    """Nats that another explanation may gain when its parameters are fitted, as a rule."""
-    overtaking_gap: float = 5.0
-    """Nats that it may gain when its episodes are moved, as a rule."""
-    drift_volume: float = 2.0
-    """Nats that averaging over its ends adds to the evidence of a ramp, as a rule."""
-    max_rounds: int = 6
-    max_episodes: int = 10
-    reach: int = 4
-    """Episodes that are expected to gain as much as the best, at most, where a start is far behind."""
-    min_gain: float = 0.05
-    """Nats. A move that raises the log evidence by less is not made."""
-    ambiguous_gap: float = 10.0
-    """Nats within which a whole explanation by other kinds of episode is averaged over."""
-    kinds_known_to: float = 8.0
-    """Nats to which the evidence of drifts against that of shifts can be relied on, as a standard deviation: drifts are
-    not quite linear, and how common they are is not known."""
-    fitted_gap: float = 5.0
-    """Nats behind the fit without episodes up to which an explanation with some is worth naming once its parameters are
-    fitted. That tells more than the gain before they are. Of 210 records without a fault 3 have such an explanation. At
-    6.5 nats 5 have, and no more of the shifts of 4 σ are named (benchmarks/faults.py)."""
-    gap_of_more: float = 2.5
-    """Nats that this gap is wider for each episode after the first: their prior is known to no more than that."""
-    max_possible: int = 3
-    """Episodes that are named though they do not pay, at most."""
-    settled_gain: float = 0.5
-    """Nats. Where fitting parameters gains less after episodes have moved, they would not move again."""
-    move_gap: float = 20.0
-    """Nats behind the best explanation from which the episodes of another are not moved any more."""
-    one_more_gap: float = 2.0
-    """Nats by which one more episode may fail to pay and still be averaged over, or named."""
-    sure_gap: float = 15.0
-    """Nats ahead of the fit without episodes from which that one is not worked out to the end."""
-    max_jumps: int = 6
-    """Places where the level jumps of which all combinations are tried: 2⁷ of them."""
-    window: int = 11
-    """Readings around a flagged one; where most are flagged it is not taken for a single outlier at the start."""
-    rounds_after_verdicts: int = 2
-    """Of parameters, labels and episodes, from where an earlier fit ended (benchmarks/verdicts.py)."""
-    rounds_without: int = 4
-    """Of parameters and labels, for the best explanation without one of the episodes, where that may be as good."""
-    iterations_without: int = 2
-    """Of the search for parameters in each of these rounds, and in all where an episode is beyond doubt."""
-    rounds_beside: int = 2
-    """Of parameters and labels, for an explanation with one more episode."""
-
-
-POLICY = EpisodePolicy()
 
 
 class EpisodeSearch:
@@ -202,7 +142,28 @@ class EpisodeSearch:
         gain, run = full.best()
         if gain > -policy.one_more_gap:
             found.append(self._fitted((*full.runs, run), best.state, rival, self._brief(policy.rounds_beside)))
+        least = best.evidence - policy.one_more_gap
+        for each in [best, *(other for other in (*found, *self.ended) if other.evidence > least)]:
+            found += self._with_one_replaced(each, rival, (best, *found, *self.ended))
         return found
+
+    def _with_one_replaced(
+        self, at: Explanation, rival: Explanation, known: Sequence[Explanation]
+    ) -> Iterator[Explanation]:
+        """Explanations with another run in place of one of the episodes, where that is almost as good.
+
+        The ends of an episode are averaged over among the runs that share most of its readings; the evidence of others
+        may have a peak of its own.
+        """
+        bare, _ = self._scan(replace(at.state, support=None))
+        for run in _of_levels(at.runs):
+            around = bare.with_runs(tuple(other for other in at.runs if other is not run))
+            gain, other = around.best(where=around.apart() & ~self.ordering.sharing_most(run))
+            if gain < around.gain_of(run) - self.policy.one_more_gap:
+                continue
+            runs = (*around.runs, other)
+            if all(differ(runs, each.runs) for each in known):
+                yield self._fitted(runs, at.state, rival, self._brief(self.policy.rounds_beside))
 
     def supported(self, best: Explanation) -> tuple[Explanation, list[tuple[Explanation, float]]]:
         """An explanation less the episodes that it is better without, parameters fitted again.
@@ -259,10 +220,14 @@ class EpisodeSearch:
     def almost(self) -> list[tuple[Run, ...]]:
         """Episodes that readings which are taken for faultless almost have."""
         policy = self.policy
-        near = [each for each in self.ended if each.runs and self.none.evidence - each.evidence < self._gap_of(each)]
-        near.sort(key=_evidence, reverse=True)
+
+        def to_spare(each: Explanation) -> float:
+            return each.evidence - self.none.evidence + self._gap_of(len(each.runs))
+
+        near = [each for each in (*self.ended, *self._falling_short()) if each.runs and to_spare(each) > 0.0]
+        near.sort(key=to_spare, reverse=True)
         if near:
-            others = (*self.others(near[0]), *self._around_shift(near[0]))
+            others = (*self.others(near[0]), *(other for each in near[:2] for other in self._around_shift(each)))
             near += [each for each in others if each.evidence > near[0].evidence - policy.ambiguous_gap]
         found: list[tuple[Run, ...]] = []
         for each in near:
@@ -270,9 +235,24 @@ class EpisodeSearch:
                 found.append(each.runs)
         return found
 
-    def _gap_of(self, at: Explanation) -> float:
-        """Nats behind the fit without episodes up to which an explanation is worth naming."""
-        return self.policy.fitted_gap + self.policy.gap_of_more * (len(at.runs) - 1)
+    def _falling_short(self) -> Iterator[Explanation]:
+        """One episode and more that gain most at the parameters of the fit without any, while they almost pay.
+
+        Searches add episodes that pay at once, which at these parameters none does; from longer length-scales they add
+        too many.
+        """
+        scan, total = self._scan(replace(self.none.state, support=None))[0], 0.0
+        for count in range(1, self.policy.max_possible + 1):
+            gain, run = scan.best()
+            total += gain
+            if total < -self._gap_of(count) - self.policy.short_gain:
+                break
+            scan = scan.with_run(run)
+            yield self._fitted(scan.runs, self.none.state, None, self._brief(self.policy.rounds_without))
+
+    def _gap_of(self, count: int) -> float:
+        """Nats behind the fit without episodes up to which an explanation by so many is worth naming."""
+        return self.policy.fitted_gap + self.policy.gap_of_more * (count - 1)
 
     def _around_shift(self, at: Explanation) -> Iterator[Explanation]:
         """For a single shift: one that ends where it begins, and another that begins where it ends."""

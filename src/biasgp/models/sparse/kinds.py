@@ -30,6 +30,12 @@ class _SlabPrior:
     outliers: float = 1.0
     clean: float = 9.0
     """The share of outliers is Beta(outliers, clean): 0.1 with a standard deviation of 0.09."""
+    spotless: float = 0.5
+    """Chance that a record has no outlier at all (chosen by benchmarks/faults.py, rows of no fault): with the share
+    alone, a few of the readings of a clean record are always in doubt, and f is the worse for it."""
+    spotless_from: int = 151
+    """Readings from which on that is asked. Of fewer, a chain over parameters and labels (`ParameterAverage`) would
+    hardly find its way from some outliers to none."""
     max_share: float = 0.5
     """A search never starts from more flagged readings than this share: the majority defines the signal."""
     lowest_variance: float = 1e-4
@@ -42,18 +48,36 @@ class _SlabPrior:
     def shares(self, counts: Array, n: int) -> Array:
         """Posterior mean of the shares of clean readings and of each group, given the number of each group among n.
 
-        It is also the probability of each label for another reading.
+        It is also the probability of each label for another reading, in a record that has outliers.
         """
         n_out, n_groups = counts.sum(axis=-1, keepdims=True), counts.shape[-1]
         total = n + self.outliers + self.clean
         groups = (n_out + self.outliers) / total * (counts + 1.0) / (n_out + n_groups)
         return np.concatenate([(n - n_out + self.clean) / total, groups], axis=-1)
 
+    def label(self, counts: Array, n: int) -> Array:
+        """Probability of each label for one of n readings, given the number of each group among the others."""
+        shares, ahead = self.shares(counts, n - 1), self.spotless_ahead(n)
+        if ahead > 0.0:
+            shares[..., 0] *= np.where(counts.sum(axis=-1) > 0.0, 1.0, np.exp(ahead))
+            shares /= shares.sum(axis=-1, keepdims=True)
+        return shares
+
     def log_labels(self, counts: Array, n: int) -> float:
         """log p(labels of n readings), with the share of outliers and that of each group among them integrated out."""
         n_out, n_groups = counts.sum(), len(counts)
-        value = betaln(n_out + self.outliers, n - n_out + self.clean) - betaln(self.outliers, self.clean)
+        value = self._log_count(float(n_out), n)
         return float(value + gammaln(counts + 1.0).sum() + gammaln(n_groups) - gammaln(n_out + n_groups))
+
+    def spotless_ahead(self, n: int) -> float:
+        """Nats by which no outlier among n readings is likelier than by their share alone."""
+        if n < self.spotless_from:
+            return 0.0
+        return float(np.log1p(self.spotless / (1.0 - self.spotless) * np.exp(-self._log_count(0.0, n))))
+
+    def _log_count(self, n_out: float, n: int) -> float:
+        """log p(so many given outliers among n readings), their share integrated out."""
+        return float(betaln(n_out + self.outliers, n - n_out + self.clean) - betaln(self.outliers, self.clean))
 
 
 PRIOR = _SlabPrior()

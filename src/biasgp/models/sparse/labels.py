@@ -178,10 +178,15 @@ class Support:
         return np.asarray(flagged[correlation.argmax(axis=1)])
 
     def log_evidence(self) -> float:
-        """log p(y, labels): the group means and the share of outliers integrated out."""
+        """log p(y, labels): the group means and the share of outliers integrated out.
+
+        That is but for a constant, the chance that there are outliers at all.
+        """
         y, slab, out = self.y, self.slab, self.labels > 0
         n_inside = len(y) - int(out.sum()) if slab.replaced else len(y)
-        value = PRIOR.log_labels(slab.counts(self.labels), len(y))
+        value = PRIOR.log_labels(slab.counts(self.labels), len(y)) + (
+            0.0 if out.any() else PRIOR.spotless_ahead(len(y))
+        )
         value -= 0.5 * (n_inside * LOG_2PI + self.logdet + float(y @ self.Qy))
         if slab.replaced:
             return value + float(log_normal(y[out] - slab.means[0], slab.variances[0]).sum())
@@ -246,7 +251,7 @@ class Support:
         """p(labelᵢ = c | the other labels), with the shares integrated out."""
         own = self.labels[rows][:, None] == np.arange(1, self.slab.n_groups + 1)
         counts = self.fixed.counts + self.slab.counts(self.labels) - own
-        return PRIOR.shares(counts, len(self.y) + self.fixed.n - 1)
+        return PRIOR.label(counts, len(self.y) + self.fixed.n)
 
     def move(self, i: int, label: int) -> None:
         """Give reading i another label: a rank-one update of Q."""

@@ -210,7 +210,7 @@ class _Exact:
         labels = self.state.labels
         others = self.slab.counts(labels) - (labels[rest, None] == np.arange(1, self.slab.n_groups + 1))
         others -= labels[i] == np.arange(1, self.slab.n_groups + 1)
-        joint = self.slab.log_joint(np.full(n - 1, y[i]), mean, variance + self.noise[i], PRIOR.shares(others, n - 2))
+        joint = self.slab.log_joint(np.full(n - 1, y[i]), mean, variance + self.noise[i], PRIOR.label(others, n - 1))
         found = np.full(n, np.nan)
         found[rest] = _log_odds(joint)
         return found
