@@ -232,6 +232,8 @@ class _Descent:
             self.B = np.eye(len(self.x)) * (float(np.linalg.norm(self.gradient[free])) or 1.0)
         direction = np.zeros_like(self.x)
         try:
+            if free.all():
+                return np.asarray(-np.linalg.solve(self.B, self.gradient))
             direction[free] = -np.linalg.solve(self.B[free][:, free], self.gradient[free])
         except np.linalg.LinAlgError:  # an objective of extreme size: begin with no curvature again
             self.B = None

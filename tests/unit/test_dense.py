@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import CovarianceError
 from biasgp.covariance.dense import factorise, semidefinite_root
-from biasgp.covariance.dense_engine import DenseEngine
+from biasgp.covariance.dense_engine import DenseEngine, Inverse
 from biasgp.kernels import Exponential, SquaredExponential
 
 SIZES = (1, 2, 63, 64, 65, 130)
@@ -204,3 +204,45 @@ def test_a_covariance_that_is_singular_to_working_precision_gets_jitter():
 def test_a_covariance_that_is_no_number_has_no_factor():
     with pytest.raises(CovarianceError):
         factorise(np.full((3, 3), np.nan), np.ones(3))
+
+
+def inverse_of(K: np.ndarray) -> Inverse:
+    return Inverse(K, np.linalg.inv(K), float(np.linalg.slogdet(K)[1]))
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3, 20])
+def test_an_inverse_follows_columns_that_the_covariance_gains_or_loses(columns, rng):
+    kernel, X, noise, _ = problem(40)
+    K, U = kernel(X) + np.diag(noise), 2.0 * rng.standard_normal((40, columns))
+    wider = inverse_of(K + U @ U.T)
+    pairs = [(inverse_of(K).with_columns(wider.C, U), wider), (wider.without_columns(K, U), inverse_of(K))]
+    for found, expected in pairs:
+        assert_array_equal(found.C, expected.C)
+        assert_allclose(found.Q, expected.Q, atol=1e-9)
+        assert found.logdet == pytest.approx(expected.logdet, abs=1e-8)
+
+
+def test_rows_that_are_not_in_an_inverse_stay_out():
+    kernel, X, noise, _ = problem(12)
+    K, U, inside = kernel(X) + np.diag(noise), np.ones((12, 1)), np.arange(2, 12)
+    part = inverse_of(K[2:, 2:])
+    Q = np.zeros((12, 12))
+    Q[2:, 2:] = part.Q
+    found, expected = Inverse(K, Q, part.logdet).with_columns(K + 1.0, U), inverse_of(K[2:, 2:] + 1.0)
+    assert_allclose(found.Q[np.ix_(inside, inside)], expected.Q, atol=1e-10)
+    assert not found.Q[:2].any() and found.logdet == pytest.approx(expected.logdet, abs=1e-10)
+
+
+def test_a_difference_that_would_be_all_rounding_is_not_taken():
+    kernel, X, noise, _ = problem(30)
+    K, U = kernel(X) + np.diag(noise), 1e3 * np.ones((30, 1))
+    assert inverse_of(K + U @ U.T).without_columns(K, U) is None
+
+
+def test_what_is_known_of_a_residual_is_not_worked_out_again():
+    kernel, X, noise, y = problem(30)
+    K = kernel(X) + np.diag(noise)
+    plain = DenseEngine(X).covariance(kernel, noise).negative_log_density(y)
+    known = DenseEngine(X).covariance(kernel, noise).negative_log_density(y, np.linalg.solve(K, y))
+    assert known.value == pytest.approx(plain.value, abs=1e-10)
+    assert_allclose(known.by_theta, plain.by_theta, atol=1e-10)

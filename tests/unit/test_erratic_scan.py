@@ -112,3 +112,28 @@ def test_biases_are_those_of_the_joint_posterior_and_ends_are_averaged_over(reco
     assert_allclose(ends.spread @ ends.spread.T, prior - prior @ solved[:, 1:], atol=1e-9)
     assert ends.log_volume > 0.0
     assert ((ends.probability >= 0.0) & (ends.probability <= 1.0)).all() and ends.probability.max() > 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("noise", [0.1, 3.0], ids=["little noise", "much noise"])
+def test_what_a_bound_gives_up_is_never_the_best(seed, noise):
+    rng = np.random.default_rng(seed)
+    t = np.arange(float(N))[:, None]
+    K = Matern32(variance=1.0, length_scale=4.0).bind(t)(t) + noise * np.eye(N)
+    y = rng.multivariate_normal(np.zeros(N), K)
+    y[INSIDE] += [0.0, 3.0, 30.0][seed % 3] * rng.standard_normal(7)
+    ordering, P, refund = (
+        Ordering(t[:, 0], prior=EpisodePrior(shortest_erratic=4)),
+        np.linalg.inv(K),
+        rng.uniform(0, 3, N),
+    )
+    runs = ErraticRuns(ordering, P, P @ y, refund)  # with labels everywhere, every place may be an end
+    each = [
+        runs.gains(first, int(ordering.longest[first]), V).max(initial=-np.inf)
+        for first in range(ordering.n_places)
+        for V in erratic_scan.POLICY.spreads
+    ]
+    gain, run = runs.best(ordering.longest)
+    assert gain == pytest.approx(max(each), abs=1e-9)
+    assert runs.best(ordering.longest, gain - 1.0) == (gain, run)
+    assert runs.best(ordering.longest, gain + 1.0) == (gain + 1.0, Run(ERRATIC, 0, 0))

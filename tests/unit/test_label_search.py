@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
+from biasgp.covariance.dense import factorise
 from biasgp.kernels import Matern32, Matern52, SquaredExponential
+from biasgp.models import constant_bias
+from biasgp.models.episodes import Ordering, Run
 from biasgp.models.problem import Problem
 from biasgp.models.sparse import fit
 from biasgp.models.sparse.average import LabelAverage
+from biasgp.models.sparse.explanations import support_without_episodes
 from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
 from biasgp.models.sparse.starts import ConstantBias, MoreNoise
+from biasgp.optimize import minimize
 
 SLABS = {
     "one group": Slab((0.4,), 9.0),
@@ -194,3 +199,84 @@ def test_noise_that_was_lost_is_found_again(one_d):
     again = MoreNoise()(search, lost)
     assert again.evidence == pytest.approx(found.evidence, abs=1.0)
     assert again.x[-1] > lowest + 1.0
+
+
+def counted(monkeypatch):
+    """A list that grows with every factorisation."""
+    made = []
+    for place in ("biasgp.covariance.dense_engine", "biasgp.models.sparse.labels"):
+        monkeypatch.setattr(f"{place}.factorise", lambda *given: made.append(given) or factorise(*given))
+    return made
+
+
+def test_another_slab_without_readings_needs_no_factor(monkeypatch):
+    problem = labelled(SLABS["one group"], n=30)
+    search, nobody = Search(Problem(*problem[:4])), np.zeros(30, dtype=np.intp)
+    x = np.append(problem.kernel.theta, -1.0)
+    known = search.support(Candidate(x, Slab((0.4,), 9.0), nobody))
+    made = counted(monkeypatch)
+    other = search.support(Candidate(x, Slab((0.1, 0.2), 9.0), nobody))
+    assert not made and other is not known
+    monkeypatch.undo()
+    fresh = Search(search.problem).support(Candidate(x, Slab((0.1, 0.2), 9.0), nobody))
+    assert_allclose(other.log_weights(), fresh.log_weights(), atol=1e-12)
+    other.move(3, 1)
+    assert_array_equal(
+        known.log_weights(), Search(search.problem).support(Candidate(x, known.slab, nobody)).log_weights()
+    )
+
+
+def test_the_evidence_of_a_candidate_is_that_of_its_labels():
+    for slab in SLABS.values():
+        problem = labelled(slab, n=30)
+        search = Search(Problem(*problem[:4]).with_prior())
+        at = Candidate(np.append(problem.kernel.theta, -1.0), slab, problem.labels)
+        before = search.evidence_at(at)
+        assert before == pytest.approx(search.evidence(search.support(at), at.x), abs=1e-9)
+        assert search.evidence_at(at) == search.evidence(search.support(at), at.x)
+
+
+@pytest.mark.parametrize("kind", ["shift", "erratic"])
+def test_with_and_without_episodes_one_inverse_follows_from_the_other(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    t = np.arange(40.0)
+    y = np.sin(0.2 * t) + 0.1 * rng.standard_normal(40) + np.where((t > 9) & (t < 18), 2.0, 0.0)
+    problem = Problem(t[:, None], y, Matern32().bind(t[:, None]), np.zeros(40))
+    base, slab, labels = Search(problem), Slab((0.4,), 9.0), (t == 30).astype(np.intp)
+    columns = Ordering(t).scaled_columns([Run(kind, 10, 18, 3.0)])
+    search = Search(replace(problem, shared=columns))
+    at = Candidate(np.append(problem.kernel.theta, -2.0), slab, labels)
+    expected, expected_bare = (Search(each.problem).support(at) for each in (search, base))
+    base.support(at)
+    made = counted(monkeypatch)
+    search.know_beside(base, at)
+    value, _ = search.refit(at, 0)
+    found = search.support(value)
+    monkeypatch.setattr(base, "_latest", (np.empty(0), None))
+    bare = support_without_episodes(base, search, at)
+    assert not [C for C, _ in made if len(C) == 40], "nothing of all readings"
+    assert_allclose(found.log_weights(), expected.log_weights(), atol=1e-8)
+    assert_allclose(bare.log_weights(), expected_bare.log_weights(), atol=1e-8)
+
+
+def test_residuals_of_a_rough_fit_are_those_of_its_model():
+    problem = labelled(SLABS["one group"], n=40)
+    given = Problem(*problem[:4])
+    objective = constant_bias._objective(given)
+    starts, held, _ = constant_bias._starts_and_bounds(given, None, None)
+    report = minimize(objective, starts[0], held, 3)
+    rough, model = objective.rough(report), objective.model(report)
+    assert_allclose(rough.residual, given.y - model.posterior.mean(given.X), atol=1e-9)
+    assert rough.noise_variance == pytest.approx(model.noise_variance)
+    assert_allclose(rough.x[:-1], model.kernel.theta, atol=1e-12)
+
+
+def test_no_fit_keeps_numbers_for_every_pair_of_readings_to_itself():
+    rng = np.random.default_rng(0)
+    t = np.arange(120.0)
+    y = np.sin(0.2 * t) + 0.1 * rng.standard_normal(120) + np.where((t > 30) & (t < 55), 3.0, 0.0)
+    problem = Problem(t[:, None], y, Matern32().bind(t[:, None]), np.zeros(120))
+    for ordering in (None, Ordering(t)):
+        known = fit(problem, 50, np.random.default_rng(0), ordering=ordering).known
+        states = [state for _, state in known.explanations] + list(known.rivals) + [known.without_episodes]
+        assert all(state.support is None for state in states)

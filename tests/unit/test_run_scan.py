@@ -342,3 +342,27 @@ def test_at_most_so_many_ends_are_averaged_over(monkeypatch):
     assert set(one.probability) == {0.0, 1.0}
     best = max(alike(data, run, Run(SHIFT, 99, 99)), key=lambda each: data.gain(SHIFT, each, data.K)[0])
     assert_array_equal(one.probability, data.column(SHIFT, *best))
+
+
+def test_long_records_are_summed_in_blocks_as_if_they_were_not():
+    n = 3 * run_scan.ROWS + 5
+    t = np.cumsum(np.random.default_rng(4).exponential(size=n))
+    data = Record(t, np.zeros(n, dtype=np.intp), seed=2)
+    ordering, P = data.ordering, np.linalg.inv(data.K)
+    scan, Py = RunScan(ordering, P, P @ data.y), P @ data.y
+    for kind in (SHIFT, RAMP):
+        found = scan.statistic(kind)
+        for first in (0, 1, run_scan.ROWS - 1, run_scan.ROWS, 2 * run_scan.ROWS + 3, n - 6):
+            for stop in range(first + PRIOR.shortest, first + 1 + int(ordering.longest[first])):
+                u = ordering.columns([Run(kind, first, stop)])[:, 0]
+                expected = (u @ Py) ** 2 / (u @ P @ u)
+                assert found[first, stop - first - PRIOR.shortest] == pytest.approx(expected, rel=1e-8, abs=1e-10)
+
+
+def test_few_columns_say_as_much_as_many():
+    columns = np.zeros((9, 20))
+    columns[2:7] = np.random.default_rng(0).standard_normal((5, 20))
+    few = run_scan._compressed(columns)
+    assert few.shape == (9, 5)
+    assert_allclose(few @ few.T, columns @ columns.T, atol=1e-12)
+    assert run_scan._compressed(columns[:, :3]).shape == (9, 3)

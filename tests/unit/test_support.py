@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, norm
 from biasgp.covariance.dense_engine import Inverse
 from biasgp.models.sparse.average import LabelAverage, _OfFew, _OfMany
 from biasgp.models.sparse.kinds import PRIOR, Slab
-from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.labels import Support, log_evidence
 
 SLABS = {
     "one group": Slab((0.3,), 9.0),
@@ -352,3 +352,42 @@ def test_labels_that_go_and_come_back_leave_the_evidence_finite(replaced):
         support.move(i, 1)
         support.move(i, 0)
         assert np.isfinite(support.logdet)
+
+
+@every_slab
+def test_the_evidence_needs_no_inverse(slab):
+    problem = Problem(18)
+    labels = np.arange(18) % (slab.n_groups + 1)
+    for chosen in (labels, np.zeros_like(labels)):
+        found = log_evidence(problem.C, problem.y, problem.noise, slab, chosen)
+        assert found == pytest.approx(problem.support(slab, chosen).log_evidence(), abs=1e-9)
+
+
+@every_slab
+def test_labels_of_a_copy_move_by_themselves(slab):
+    problem = Problem(18)
+    support = problem.support(slab, np.arange(18) % 2)
+    before, copied = support.log_weights(), support.copy()
+    for i in (3, 4, 9):
+        copied.move(i, 1 - int(copied.labels[i]))
+    assert_array_equal(support.log_weights(), before)
+    fresh = problem.support(slab, copied.labels)
+    assert_allclose(copied.log_weights(), fresh.log_weights(), atol=1e-9)
+    assert_array_equal(copied.afresh().log_weights(), fresh.log_weights())
+
+
+@pytest.mark.parametrize("kind", ["few", "many"])
+@every_slab
+def test_labels_that_have_not_moved_count_as_often_as_they_were_met(slab, kind):
+    problem, rows = Problem(24), np.array([2, 3, 7, 11])
+    both = []
+    for again in (False, True):
+        support = problem.support(slab, np.arange(24) % 2)
+        average = _OfFew(support, rows, 3) if kind == "few" else _OfMany(support, 3)
+        average.add()
+        average.again() if again else average.add()
+        average.part.move(1, 1 - int(average.part.labels[1]))
+        average.add()
+        both.append(average.moments(np.zeros(24)))
+    for name in ("alpha", "precision", "bias", "bias_variance", "labels"):
+        assert_allclose(getattr(both[0], name), getattr(both[1], name), atol=1e-10)

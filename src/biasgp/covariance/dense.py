@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,10 @@ from biasgp.watch import ledger
 
 FACTORISATIONS = "factorisations"
 """Kind of work of the exact models, in cubes of the number of rows."""
-JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Tried in turn, as shares of the usual diagonal: the least that makes the matrix positive definite is used."""
+JITTERS = (1e-10, 1e-8, 1e-6, 1e-4)
+"""Tried in turn after none, as shares of the usual diagonal: the least that makes the matrix positive definite is used.
+"""
+_EPS = float(np.finfo(float).eps)
 _TILE = 64
 """Rows of a block: triangles up to this size are left to LAPACK's own inversion, and are copied in one go."""
 _STRICTLY_LOWER = np.tri(_TILE, k=-1, dtype=bool)
@@ -63,13 +66,14 @@ class DenseFactor:
         vars(self).update(lower=lower, jitter=state["jitter"])
 
 
-def jitters(prior: Array, noise: Array) -> list[float]:
+def jitters(prior: Array, noise: Array) -> Iterator[float]:
     """What to add to the diagonal of K until it can be factorised, from nothing to the most.
 
     Shares of the usual diagonal: a reading of very large noise must not raise the jitter of all.
     """
+    yield 0.0  # as a rule it ends here: a median takes longer than the factor of a few dozen rows
     unit = float(np.mean(prior) + np.median(noise))
-    return [share * unit for share in JITTERS]
+    yield from (share * unit for share in JITTERS)
 
 
 def factorise(C: Array, noise: Array) -> DenseFactor:
@@ -80,8 +84,9 @@ def factorise(C: Array, noise: Array) -> DenseFactor:
     """
     for jitter in jitters(C.diagonal(), noise):
         K = C.copy()
-        K.flat[:: len(K) + 1] += noise + jitter
-        least = len(K) * np.finfo(float).eps * K.diagonal()
+        diagonal = K.reshape(-1)[:: len(K) + 1]
+        diagonal += noise + jitter
+        least = len(K) * _EPS * diagonal
         # K is symmetric, so its transpose is itself in the order that LAPACK wants.
         lower, info = lapack.dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
         ledger().did(FACTORISATIONS, len(K) ** 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from biasgp.covariance.dense import DenseFactor, add_outer, factorise
 from biasgp.covariance.posterior import DensePosterior
 from biasgp.covariance.protocol import Density
 from biasgp.kernels import Kernel, Pullback
+
+_LEAST_LEFT = float(np.finfo(float).eps ** 0.25)
+"""Least share of the variance along a column that may be left where it is subtracted: it costs a quarter of the digits,
+and not all digits of an inverse are good."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,27 @@ class Inverse:
     Q: Array
     logdet: float
     jitter: float = 0.0
+
+    def with_columns(self, C: Array, U: Array) -> Inverse:
+        """That of C, which has UUᵀ more than this one's, in O(N²) for each column."""
+        if not U.shape[1]:
+            return replace(self, C=C, Q=self.Q.copy())
+        QU = self.Q @ U
+        root = factorise(U.T @ QU, np.ones(U.shape[1]))
+        half = root.half_solve(QU.T)
+        return Inverse(C, self.Q - half.T @ half, self.logdet + root.logdet, self.jitter)
+
+    def without_columns(self, C: Array, U: Array) -> Inverse | None:
+        """That of C, which has UUᵀ less than this one's; None where too many digits would cancel."""
+        if not U.shape[1]:
+            return replace(self, C=C, Q=self.Q.copy())
+        QU = self.Q @ U
+        left = np.eye(U.shape[1]) - U.T @ QU
+        if np.linalg.eigvalsh(left)[0] < _LEAST_LEFT:
+            return None
+        root = factorise(left, np.zeros(len(left)))
+        half = root.half_solve(QU.T)
+        return Inverse(C, self.Q + half.T @ half, self.logdet + root.logdet, self.jitter)
 
 
 @dataclass(frozen=True)
@@ -86,9 +111,14 @@ class DenseCovariance:
         self._factor = None
         return DensePosterior(self.kernel, self.X, factor.solve(residual), factor)
 
-    def negative_log_density(self, residual: Array, *, each_noise: bool = False, keep_inverse: bool = False) -> Density:
-        """−log N(residual; 0, K) and its gradient, for which the inverse is used up unless it is to be kept."""
-        alpha = self.solve(residual)
+    def negative_log_density(
+        self, residual: Array, alpha: Array | None = None, *, each_noise: bool = False, keep_inverse: bool = False
+    ) -> Density:
+        """−log N(residual; 0, K) and its gradient, for which the inverse is used up unless it is to be kept.
+
+        `alpha` is K⁻¹ times the residual, if it is known.
+        """
+        alpha = self.solve(residual) if alpha is None else alpha
         value = 0.5 * (len(residual) * np.log(2.0 * np.pi) + self.logdet + residual @ alpha)
         by_theta, by_noise = self.gradient(alpha, keep_inverse=keep_inverse)
         return Density(float(value), by_theta, by_noise if each_noise else by_noise.sum(keepdims=True))
@@ -112,7 +142,7 @@ class DenseCovariance:
         if 2 * n_free <= len(y):
             inside = np.flatnonzero(free)
             if n_free:
-                block = factorise(self.C[np.ix_(inside, inside)], self.noise[inside] + self.jitter)
+                block = factorise(self.C[inside[:, None], inside], self.noise[inside] + self.jitter)
                 alpha[inside] = block.solve((y - self.matvec(alpha))[inside])
             delta = y - self.matvec(alpha)
         else:
@@ -120,7 +150,7 @@ class DenseCovariance:
             outside = np.flatnonzero(~free)
             Q = self.inverse()
             if len(outside):
-                block = factorise(Q[np.ix_(outside, outside)], np.zeros(len(outside)))
+                block = factorise(Q[outside[:, None], outside], np.zeros(len(outside)))
                 delta[outside] = block.solve((Q @ y - alpha)[outside])
             alpha = np.where(free, Q @ (y - delta), alpha)
         delta[free] = 0.0

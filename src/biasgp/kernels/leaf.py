@@ -55,7 +55,8 @@ class Leaf(Kernel):
                 except ValueError as error:
                     raise ValueError(f"{type(self).__name__}: {name}: {error}") from None
                 object.__setattr__(self, name, text)
-            if not (np.all(np.isfinite(numbers)) and np.all(np.asarray(numbers) > 0)):
+            each = numbers if isinstance(numbers, tuple) else np.ravel(numbers)
+            if not all(0.0 < number < np.inf for number in each):
                 raise ValueError(f"{type(self).__name__}: {name} must be positive and finite, got {given!r}.")
 
     def _columns_of(self, X: Array) -> Array:

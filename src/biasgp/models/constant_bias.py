@@ -154,11 +154,21 @@ class _ConstantBiasLikelihood:
             other.held = self.held
         return other
 
-    def rebalance(self, x: Array) -> None:
-        """Balance the sides by the shares of readings that are too far from f, at x, to be noise."""
+    def residual(self, x: Array) -> tuple[Array, Array]:
+        """y − f at x, and the variance of each reading's noise."""
         K = self.engine.covariance(*self.split(x))
         _, found = self.profile(x, K)
-        residual = (found.delta + K.noise * found.alpha) / np.sqrt(K.noise)
+        return found.delta + (K.noise + K.jitter) * found.alpha, K.noise
+
+    def rough(self, report: Report) -> RoughFit:
+        """What is known where a search ended, before there is a model."""
+        p = self.layout["k"].start
+        return RoughFit(report.x[:p], self.residual(report.x)[0], report.first(p).curvature)
+
+    def rebalance(self, x: Array) -> None:
+        """Balance the sides by the shares of readings that are too far from f, at x, to be noise."""
+        residual, noise = self.residual(x)
+        residual = residual / np.sqrt(noise)
         shares = (float(np.mean(side * residual > POLICY.far_out)) for side in (-1.0, 1.0))
         k = self.layout.value(x, "k")
         self.penalty = _Penalty.balanced(k, *(min(share, POLICY.max_share) for share in shares))
@@ -304,7 +314,20 @@ def _with_k_freed(
     return replace(report, n_iter=begun.n_iter + report.n_iter)
 
 
-def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
+@dataclass(frozen=True)
+class RoughFit:
+    """Where a rough fit ended: (θ, log σ²), and y − f. `curvature` is as in a report."""
+
+    x: Array
+    residual: Array
+    curvature: Array | None
+
+    @property
+    def noise_variance(self) -> float:
+        return float(np.exp(self.x[-1]))
+
+
+def rough_fits(problem: Problem, max_iter: int) -> Iterator[RoughFit]:
     """Three fits of few iterations: with k as it starts, from there with k by maximum likelihood, and a one-sided one.
 
     The second shows outliers best; the first is more like a plain GP; the third tolerates most of them on one side.
@@ -312,16 +335,15 @@ def rough_fits(problem: Problem, max_iter: int) -> Iterator[ConstantBiasFit]:
     objective, enough = _objective(problem), POLICY.rough_enough
     starts, held, free = _starts_and_bounds(problem, None, None)
     first = multistart(objective, starts, held, max_iter, POLICY.rough_looks, enough)
-    plain = objective.moved_to(objective.engine, problem).model(first)
+    plain = objective.moved_to(objective.engine, problem).rough(first)
     yield plain
     objective.rebalance(first.x)
     second = resume(objective, first, free, max_iter, enough=enough)
-    yield objective.moved_to(objective.engine, problem).model(second)
-    residual = problem.y - plain.posterior.mean(problem.X)
-    above = np.mean((residual - residual.mean()) ** 3) > 0
+    yield objective.moved_to(objective.engine, problem).rough(second)
+    above = np.mean((plain.residual - plain.residual.mean()) ** 3) > 0
     objective.penalty = _Penalty(up=POLICY.rough_side) if above else _Penalty(down=POLICY.rough_side)
     third = resume(objective, first, free, max_iter, enough=enough)
-    yield objective.moved_to(objective.engine, problem).model(third)
+    yield objective.moved_to(objective.engine, problem).rough(third)
 
 
 def _fit_unregularised(problem: Problem, max_iter: int) -> ConstantBiasFit:

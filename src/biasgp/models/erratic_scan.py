@@ -90,22 +90,32 @@ class ErraticRuns:
         found = log_evidence_of_leading(self._P[inside, inside], self._Py[inside], V) + self._refund[inside].cumsum()
         return np.asarray(found[stops - begin - 1] + self.ordering.log_prior[ERRATIC][first, : len(lengths)])
 
-    def best(self, longest: NDArray[np.intp]) -> tuple[float, Run]:
-        """The run of highest gain among those that are no longer than a limit for each first place."""
+    def best(self, longest: NDArray[np.intp], least: float = -np.inf) -> tuple[float, Run]:
+        """The run of highest gain among those that are no longer than a limit for each first place.
+
+        Only a gain above the least counts; an empty run where there is none.
+        """
         shortest, own = int(self.ordering.lengths[0]), np.maximum(self._P.diagonal(), np.finfo(float).tiny)
         odd = self._suspicious(own)
         ends = np.append(False, odd)
-        best, found = -np.inf, Run(ERRATIC, 0, 0)
+        best, found = least, Run(ERRATIC, 0, 0)
         for first in np.flatnonzero(odd).tolist():
             within = ends[first + 1 : first + 1 + min(int(longest[first]), POLICY.longest)]
             # To the last place in reach that does not fit either.
             most = int(np.flatnonzero(within).max(initial=-1)) + 1
-            for V in POLICY.spreads if most >= self.ordering.prior.shortest_erratic else ():
+            if most < self.ordering.prior.shortest_erratic:
+                continue
+            fits, stops = ~ends[first + shortest : first + most + 1], first + np.arange(shortest, most + 1)
+            count = self._first[stops] - self._first[first]
+            for V in reversed(POLICY.spreads):
                 gains = self.gains(first, most, V)
-                gains[~ends[first + shortest : first + most + 1]] = -np.inf
+                gains[fits] = -np.inf
                 at = int(gains.argmax())
                 if gains[at] > best:
                     best, found = float(gains[at]), Run(ERRATIC, first, first + shortest + at, V)
+                # With less of a bias, less is explained, and each reading costs less by this at most.
+                if (gains + 0.5 * np.log(V / POLICY.spreads[0]) * count).max() <= best:
+                    break
         return best, found
 
     def _suspicious(self, own: Array) -> Mask:

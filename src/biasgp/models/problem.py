@@ -41,7 +41,7 @@ class LengthScalePrior:
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """−log p(θ), up to a constant, and its gradient."""
-        z = np.minimum(np.nan_to_num((theta - self.usual - self.shift) / self.std), 0.0)
+        z = np.fmin((theta - self.usual - self.shift) / self.std, 0.0)
         return 0.5 * float(z @ z), z / self.std
 
 

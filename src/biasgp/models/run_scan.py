@@ -36,6 +36,9 @@ MOST_RUNS = 400
 """Ends that are averaged over, at most: as many as two ends that are uncertain by twenty readings each have."""
 ROUNDING = 1e-12
 """Share of the largest entry of P below which uᵀPu is rounding error."""
+ROWS = 32
+"""Of runs by their first place, whose sums are taken together: the columns that the last of them needs beside those of
+the first are few."""
 BLOCK = 16384
 """Runs that are looked at together: a handful of arrays of that many numbers stay in a cache of one megabyte."""
 
@@ -100,25 +103,42 @@ class _Squares:
         A run that is longer by the place j has 2 Σₐ pₐⱼ + pⱼⱼ more, a over the run before; a ramp has that with
         weights. The sums over a are known from the runs that begin one place later.
         """
-        p, t = self._p[first:stop, first:stop], self._ordering.place[first:stop]
-        start, own = self._ordering.before[first:stop], 0.5 * p.diagonal()
-        shortest, longest = int(lengths[0]), int(lengths[-1])
-        A = np.zeros((stop - first, len(lengths)))
-        level, slope = np.zeros((2, len(A)))
-        for i in reversed(range(len(A))):
-            more, inside = slice(i + 1, i + longest), slice(i, i + longest)
-            level[more] += p[i, more]
+        p, t = self._p[first:stop, first:stop], self._ordering.place[first:stop, None]
+        start, own = self._ordering.before[first:stop, None], 0.5 * p.diagonal()
+        n, shortest, longest = stop - first, int(lengths[0]), int(lengths[-1])
+        A, sums = np.empty((n, len(lengths))), np.zeros((2, n))
+        for begin in reversed(range(0, n, ROWS)):
+            rows, width = slice(begin, min(begin + ROWS, n)), min(ROWS + longest, n - begin)
+            columns = slice(begin, begin + width)
+            more, square = p[rows, columns].copy(), slice(0, rows.stop - begin)
+            more[:, square] = np.triu(more[:, square], 1)
+            half = np.zeros((len(more), len(more) + longest))
+            found = half[:, :width]
             if kind == SHIFT:
-                half = own[inside] + level[inside]
+                np.add(own[columns], _summed_up(more, sums[0, columns]), out=found)
             else:
-                slope[more] += t[i] * p[i, more]
-                height = t[inside] - start[i]
-                half = slope[inside] - start[i] * level[inside]
-                half += height * own[inside]
-                half *= height
-            half = half.cumsum()[shortest - 1 :]
-            np.multiply(half, 2.0, out=A[i, : len(half)])
+                found[:] = _summed_up(t[rows] * more, sums[1, columns])
+                found -= start[rows] * _summed_up(more, sums[0, columns])
+                height = t[columns, 0] - start[rows]
+                found += height * own[columns]
+                found *= height
+            half[:, square] = np.triu(half[:, square])
+            np.cumsum(half, axis=1, out=half)
+            # Of each row, the lengths from its own place on.
+            along, across = half.strides
+            np.multiply(as_strided(half[:, shortest - 1 :], A[rows].shape, (along + across, across)), 2.0, out=A[rows])
         return A
+
+
+def _summed_up(rows: Array, below: Array) -> Array:
+    """Of each row, the sum of it and all rows below it, in its place; `below` has that of those that follow.
+
+    It has that of these as well afterwards.
+    """
+    rows[-1] += below[: rows.shape[1]]
+    np.cumsum(rows[::-1], axis=0, out=rows[::-1])
+    below[: rows.shape[1]] = rows[0]
+    return rows
 
 
 def _slices(n: int, width: int) -> Iterator[slice]:
@@ -217,8 +237,8 @@ class RunScan:
 
     def best_erratic(self, refund: Array) -> Run | None:
         """The erratic run that raises the log evidence most, if any pays; `refund` is what labels have cost."""
-        gain, run = ErraticRuns(self.ordering, *self.inverse(), refund).best(self._longest_apart())
-        return run if gain + self.price() > 0.0 else None
+        gain, run = ErraticRuns(self.ordering, *self.inverse(), refund).best(self._longest_apart(), -self.price())
+        return run if gain > -self.price() else None
 
     def with_runs(self, runs: Sequence[Run]) -> RunScan:
         """The same with these episodes, each with the variance of highest evidence beside those before it."""
@@ -357,7 +377,7 @@ class RunScan:
         amplitude, variance = kept * b / A, kept / A
         mean = U @ (weights * amplitude)
         spread = np.column_stack([U * np.sqrt(weights * variance), (U * amplitude - mean[:, None]) * np.sqrt(weights)])
-        return Ends(float(logsumexp(gains)) - own, (U > 0.0) @ weights, mean, spread)
+        return Ends(float(logsumexp(gains)) - own, (U > 0.0) @ weights, mean, _compressed(spread))
 
     def _amplitude(self, run: Run) -> tuple[Array, Array]:
         """Mean of what an episode adds to each reading, and columns whose outer products are its covariance."""
@@ -407,6 +427,16 @@ class RunScan:
     def ending_at(self, places: Collection[int]) -> Mask:
         """Runs that end at one of these places."""
         return np.isin(np.arange(self.ordering.n_places)[:, None] + self.ordering.lengths, list(places))
+
+
+def _compressed(columns: Array) -> Array:
+    """As few columns as possible with the same outer products, as many as there are rows that are not zero at most."""
+    rows = np.flatnonzero(columns.any(axis=1))
+    if columns.shape[1] <= len(rows):
+        return columns
+    out = np.zeros((len(columns), len(rows)))
+    out[rows] = np.asarray(np.linalg.qr(columns[rows].T, mode="r")).T
+    return out
 
 
 def _scanned(kind: str) -> str:

@@ -265,7 +265,8 @@ def _maximised(residuals: Residuals, columns: Array, level: float) -> tuple[floa
         if objective - before < POLICY.tolerance:
             break
     curvature = (H.T * information) @ H + np.diag(precision)
-    log_det = float(np.linalg.slogdet(curvature)[1] - np.log(precision).sum())
-    of_process = float(np.linalg.slogdet(np.linalg.inv(curvature)[:-1, :-1])[1]) if columns.shape[1] else 0.0
+    log_det = float(np.linalg.slogdet(curvature)[1])
+    # The determinant of the block of an inverse, by that of the other block of the matrix (Jacobi's identity).
+    of_process = float(np.log(curvature[-1, -1])) - log_det
     log_prior = 0.5 * (of_process - float(weights[:-1] @ weights[:-1]))
-    return objective - 0.5 * log_det, weights, log_prior
+    return objective - 0.5 * (log_det - float(np.log(precision).sum())), weights, log_prior

@@ -65,14 +65,20 @@ def fit(
     # Where that is not exact, few of the readings have shown how the noise varies. And what somebody says against the
     # readings is no reason for another noise.
     if found.known is None or any(note.code == "contradicted-verdict" for note in found.notes):
-        return found
-    return with_noise_model(
+        return _to_keep(found)
+    found = with_noise_model(
         recipe.noise_model,
         problem,
         found,
         lambda each, before, noise: _with_noise(before, noise, each, ordering, _Finish(recipe, max_iter, rng)),
         lambda each, model: residuals(each.clipped(recipe.fence), model, ordering),
     )
+    return _to_keep(found)
+
+
+def _to_keep(found: SparseBiasFit) -> SparseBiasFit:
+    """A fit without the N×N numbers that the noise model may ask for."""
+    return found if found.known is None else replace(found, known=found.known.without_supports())
 
 
 def _fit(
@@ -244,7 +250,7 @@ def refit(
             found, _ = finish(search, search.recalled(known.without_episodes)[0], True)
         else:
             found = with_episodes(EpisodeSearch(search, known.without_episodes, told.ordering), before, finish, rng)
-    return told.everywhere(found)
+    return _to_keep(told.everywhere(found))
 
 
 def _agrees(problem: Problem, state: State) -> bool:
@@ -359,7 +365,7 @@ def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit
     flagged = found.probability > 0.5
     findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
     rivals = tuple(replace(rival, support=None) for rival in search.rivals(state))
-    alone = replace(state, support=None)
+    alone = replace(state, support=support)
     return replace(found, doubt=doubt, findings=tuple(findings), known=Known((((), alone),), rivals=rivals))
 
 

@@ -69,16 +69,22 @@ class LabelAverage:
         rows, part = average.rows, average.part
         probability[rows] = 0.0
         weights = part.log_weights()
+        doubtful, of_bias, counted = self._in_doubt(weights), _probability_of_bias(weights), False
         for sweep in range(self.burn_in + sweeps):
-            doubt = _log_odds(weights)
-            doubtful = np.flatnonzero(doubt < self.sampled_up_to)
-            # Sorted by their odds first, so that neither the order of the rows nor the sign of y matters.
-            moved = part.sweep(rng.permutation(doubtful[np.argsort(doubt[doubtful])]), rng, weights=weights)
-            weights = part.log_weights() if moved else weights
+            if part.sweep(rng.permutation(doubtful), rng, weights=weights):
+                weights, counted = part.log_weights(), False
+                doubtful, of_bias = self._in_doubt(weights), _probability_of_bias(weights)
             if sweep >= self.burn_in:
-                average.add()
-                probability[rows] += _probability_of_bias(weights) / sweeps
+                average.again() if counted else average.add()
+                probability[rows] += of_bias / sweeps
+                counted = True
         return average.moments(probability)
+
+    def _in_doubt(self, weights: Array) -> NDArray[np.intp]:
+        """Readings that are drawn, by their odds, so that neither the order of the rows nor the sign of y matters."""
+        doubt = _log_odds(weights)
+        rows = np.flatnonzero(doubt < self.sampled_up_to)
+        return rows[np.argsort(doubt[rows])]
 
 
 class _Average(ABC):
@@ -97,12 +103,20 @@ class _Average(ABC):
         """Count the labels as they are now."""
         part, n = self.part, self.n
         means, covariance = part.posterior_of_means()
-        self._count(means, covariance)
+        self._work_out(means, covariance)
+        self._count()
         self.alphas[n] = self.alpha
         self.labels[self.rows] = part.labels
         out = np.flatnonzero(self.labels)
         biases = self._replaced(out) if part.slab.replaced else self._shifted(out, means, covariance)
         self.biases[n, out], self.variances[n, out] = biases
+        self.n += 1
+
+    def again(self) -> None:
+        """Count the same labels as the last time."""
+        self._count()
+        for each in (self.alphas, self.biases, self.variances):
+            each[self.n] = each[self.n - 1]
         self.n += 1
 
     def moments(self, probability: Array) -> Moments:
@@ -115,8 +129,12 @@ class _Average(ABC):
         return Moments(alpha, precision, probability, self.biases.mean(axis=0), bias_variance, self.labels.copy())
 
     @abstractmethod
-    def _count(self, means: Array, covariance: Array) -> None:
-        """Count Q, and what U and α are at present."""
+    def _work_out(self, means: Array, covariance: Array) -> None:
+        """What U, α, and all that is to be counted are at present."""
+
+    @abstractmethod
+    def _count(self) -> None:
+        """Count Q."""
 
     @abstractmethod
     def _precision(self) -> Array:
@@ -163,13 +181,15 @@ class _OfFew(_Average):
         self.cores, self.crosses = np.zeros_like(K), np.zeros((n_means, len(rows)))
         self.covariances = np.zeros((n_means, n_means))
 
-    def _count(self, means: Array, covariance: Array) -> None:
-        part = self.part
-        self.cores += part.Q - part.U @ covariance @ part.U.T
-        self.crosses += covariance @ part.U.T
-        self.covariances += covariance
+    def _work_out(self, means: Array, covariance: Array) -> None:
+        part, cross = self.part, covariance @ self.part.U.T
+        self.present = part.Q - part.U @ cross, cross, covariance
         self.U = self.rest_U + self.E @ part.U
         self.alpha = self.rest_Qy - self.rest_U @ means + self.E @ (part.Qy - part.U @ means)
+
+    def _count(self) -> None:
+        for total, present in zip((self.cores, self.crosses, self.covariances), self.present, strict=True):
+            total += present
 
     def _precision(self) -> Array:
         n, E, U = self.n, self.E, self.rest_U
@@ -199,11 +219,14 @@ class _OfMany(_Average):
         self.sum = np.zeros_like(whole.C)
         self.by_means: list[Array] = []
 
-    def _count(self, means: Array, covariance: Array) -> None:
+    def _work_out(self, means: Array, covariance: Array) -> None:
         part = self.part
-        self.sum += part.Q
         self.U, self.alpha = part.U.copy(), part.Qy - part.U @ means
-        self.by_means.append(self.U @ np.linalg.cholesky(covariance))
+        self.present = self.U @ np.linalg.cholesky(covariance)
+
+    def _count(self) -> None:
+        self.sum += self.part.Q
+        self.by_means.append(self.present)
 
     def _precision(self) -> Array:
         by_means = np.hstack(self.by_means)

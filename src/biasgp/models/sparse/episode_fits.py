@@ -119,7 +119,8 @@ def _known(
 ) -> Known:
     """For a later fit to the same readings."""
     assert found.known is not None
-    states = tuple((each.runs, replace(each.state, support=None)) for each in explanations)
+    best, *others = explanations
+    states = ((best.runs, best.state), *((each.runs, replace(each.state, support=None)) for each in others))
     none = None if none is None else replace(none, support=None)
     return replace(found.known, explanations=states, none=none, log_odds=tuple(log_odds))
 

@@ -19,7 +19,7 @@ from biasgp._typing import Array, Mask
 from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, Ordering, Run
 from biasgp.models.run_scan import RunScan
 from biasgp.models.sparse.episode_policy import POLICY, EpisodePolicy
-from biasgp.models.sparse.explanations import Explanation, differ, marginal_inverse
+from biasgp.models.sparse.explanations import Explanation, differ, marginal_inverse, support_without_episodes
 from biasgp.models.sparse.kinds import PRIOR, Labels
 from biasgp.models.sparse.search import Candidate, Search, SearchPolicy, State
 from biasgp.watch import out_of_time
@@ -64,8 +64,7 @@ class EpisodeSearch:
 
     def _erratic_runs(self, best: Explanation) -> tuple[tuple[Run, ...], Candidate]:
         """The episodes with an erratic run more where that may pay, else none; and labels without those of the run."""
-        start: Candidate = replace(best.state, support=None)
-        bare, _ = self._scan(start)
+        start, (bare, _) = replace(best.state, support=None), self._scan_of(best)
         labels = np.where(self.judged, 0, start.labels)
         price = _price_of(replace(start, labels=labels))
         erratic = tuple(run for run in best.runs if run.kind == ERRATIC)
@@ -94,9 +93,12 @@ class EpisodeSearch:
     def _start(self, stretch: float) -> Candidate:
         """Where a search begins: longer length-scales, and labels of single outliers alone."""
         state = self.none.state
+        start = replace(state, labels=_isolated(state.labels, self.ordering, self.policy.window))
+        if stretch == 1.0:
+            return start
         theta = self.search.kernel.with_theta(state.x[:-1]).stretched(stretch).theta
         x = np.clip(np.append(theta, state.x[-1]), *self.search.bounds.T)
-        return replace(state, x=x, labels=_isolated(state.labels, self.ordering, self.policy.window), support=None)
+        return replace(start, x=x, support=None)
 
     def completed(self, at: Explanation, complete: Callable[[Search, State], State]) -> Explanation:
         """The same with labels and slab worked out to the end, and with episodes that go with them."""
@@ -113,7 +115,7 @@ class EpisodeSearch:
         """
         policy, found = self.policy, []
         rival = replace(best, state=replace(best.state, evidence=best.state.evidence - policy.ambiguous_gap))
-        bare, evidence = self._scan(replace(best.state, support=None))
+        bare, evidence = self._scan_of(best)
         level_runs = _of_levels(best.runs)
         bare = bare.with_runs(tuple(run for run in best.runs if run not in level_runs))
         jumps = {run.stop for run in level_runs} | {run.first for run in level_runs if run.kind != RAMP}
@@ -187,6 +189,8 @@ class EpisodeSearch:
         if run.kind == ERRATIC:  # one by one, its readings are outliers
             rows = self.ordering.rows_of(run)
             labels[rows] = np.minimum(self.none.state.labels[rows], best.state.slab.n_groups)
+        if self.base is self.search:
+            self.base.recall(self.none.state)
         x, curvature = self.none.state.x, self.none.state.curvature
         start = replace(best.state, x=x, curvature=curvature, labels=labels, support=None)
         policy = self._brief(self.policy.rounds_without, self.policy.iterations_without)
@@ -207,7 +211,7 @@ class EpisodeSearch:
 
     def possible(self, at: Explanation) -> list[Run]:
         """Episodes beside those of an explanation that almost pay."""
-        scan = self._scan(replace(at.state, support=None))[0].with_runs(at.runs)
+        scan = self._scan_of(at)[0].with_runs(at.runs)
         found: list[Run] = []
         while len(found) < self.policy.max_possible:
             gain, run = scan.best()
@@ -258,7 +262,7 @@ class EpisodeSearch:
         """For a single shift: one that ends where it begins, and another that begins where it ends."""
         if [run.kind for run in at.runs] != [SHIFT]:
             return
-        (run,), (scan, _) = at.runs, self._scan(replace(at.state, support=None))
+        (run,), (scan, _) = at.runs, self._scan_of(at)
         begins = np.arange(self.ordering.n_places)[:, None] == run.stop
         for where in (scan.ending_at({run.first}), begins & (self.ordering.lengths > 0)):
             gain, other = scan.best(where=where)
@@ -266,20 +270,27 @@ class EpisodeSearch:
         if len(scan.runs) > 1:
             yield self._fitted(scan.runs, at.state, None, self._brief(self.policy.rounds_without))
 
-    def _scan(self, at: Candidate) -> tuple[RunScan, float]:
+    def _scan_of(self, at: Explanation) -> tuple[RunScan, float]:
+        """Every run at parameters and labels of an explanation, as if it had no episodes."""
+        return self._scan(at.state, at.search)
+
+    def _scan(self, at: Candidate, search: Search | None = None) -> tuple[RunScan, float]:
         """Every run at given parameters and labels, and the evidence without episodes but for their prior.
 
-        Readings that were judged bad as one are open: an episode may be what was meant.
+        Readings that were judged bad as one are open: an episode may be what was meant. `search` is the one that the
+        candidate comes from, if any.
         """
         if self._latest is None or not _same(self._latest[0], at):
-            support = self.base.support(replace(at, labels=np.where(self.judged, 0, at.labels)))
+            opened = replace(at, labels=np.where(self.judged, 0, at.labels))
+            support = support_without_episodes(self.base, search or self.base, opened)
             evidence = self.base.evidence(support, at.x)
-            self._latest = at, RunScan(self.ordering, *marginal_inverse(support)), evidence
+            scan = RunScan(self.ordering, *marginal_inverse(support))
+            self._latest = replace(at, support=None), scan, evidence
         return self._latest[1:]
 
     def _first_runs(self, at: Candidate, kinds: tuple[str, ...]) -> tuple[RunScan, float]:
         """Episodes added one by one from none, at given parameters, and the evidence then."""
-        scan, start = self._scan(replace(at, support=None))
+        scan, start = self._scan(at, self.none.search)
         needed = self.none.evidence - self.policy.hopeless_gap - start - self.ordering.log_prior_of(())
         scan = self._grown(scan, kinds, needed)
         return scan, start + scan.log_evidence + self.ordering.log_prior_of(scan.runs)
@@ -318,7 +329,9 @@ class EpisodeSearch:
         search = self._search_with(runs, policy)
         prior = self.ordering.log_prior_of(runs)
         known = None if rival is None else replace(rival.state, evidence=rival.evidence - prior)
-        search.improve("episodes", replace(start, support=None), known)
+        start = replace(start, support=None)
+        search.know_beside(self.base, start)
+        search.improve("episodes", start, known)
         return Explanation(runs, self.ordering, self.base, search, search.ended[-1])
 
     def recalled(self, runs: tuple[Run, ...], state: State) -> tuple[Explanation, bool]:
@@ -383,7 +396,7 @@ class EpisodeSearch:
         One or two neighbours are taken out, or all: this removes, replaces and merges, and moves ends. Or the places
         where the level jumps stay, and which of the stretches between them are faulty is chosen anew.
         """
-        bare, evidence = self._scan(replace(at.state, support=None))
+        bare, evidence = self._scan_of(at)
         runs = sorted(_of_levels(at.runs), key=lambda run: run.first)
         bare = bare.with_runs(tuple(run for run in at.runs if run not in runs))
         taken = [(), *((run,) for run in runs), *pairwise(runs), tuple(runs)]

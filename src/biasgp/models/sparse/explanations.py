@@ -12,7 +12,7 @@ from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, Ordering, Run
 from biasgp.models.run_scan import Ends, RunScan
 from biasgp.models.sparse.average import Moments
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.search import Search, State
+from biasgp.models.sparse.search import Candidate, Search, State
 
 LARGEST_VOLUME = {SHIFT: 3.0, STEP: 3.0, RAMP: 5.0, ERRATIC: 3.0}
 """Nats that averaging over the ends of an episode adds to its evidence, as a rule at most: twenty ends that are as
@@ -49,7 +49,8 @@ class Explanation:
     def _around(self) -> tuple[RunScan, ...]:
         """For each episode: every run beside all other episodes."""
         kinds = tuple({RAMP if run.kind == RAMP else SHIFT for run in self.runs})
-        bare = RunScan(self.ordering, *marginal_inverse(self.base.support(replace(self.state, support=None))), kinds)
+        support = support_without_episodes(self.base, self.search, self.state)
+        bare = RunScan(self.ordering, *marginal_inverse(support), kinds)
         return tuple(
             reduce(RunScan.with_run, (other for other in self.runs if other is not run), bare) for run in self.runs
         )
@@ -89,6 +90,14 @@ class Explanation:
         """Whether one of the two has drifts and the other has shifts alone."""
         drifts, theirs = (any(run.kind == RAMP for run in each.runs) for each in (self, other))
         return bool(self.runs) and drifts != theirs
+
+
+def support_without_episodes(base: Search, search: Search, at: Candidate) -> Support:
+    """What follows from a candidate by `base`, from what is known of it where the covariance has those of a search."""
+    if search is base:
+        return base.support(at)
+    base.know_without(search, at)
+    return base.support(replace(at, support=None))
 
 
 def marginal_inverse(support: Support) -> tuple[Array, Array]:

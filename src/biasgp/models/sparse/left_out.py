@@ -107,7 +107,7 @@ class _Exact:
 
     @cached_property
     def _support(self) -> Support:
-        return Search(self.problem).support(replace(self.state, support=None))
+        return Search(self.problem).support(self.state)
 
     @cached_property
     def P(self) -> Array:

@@ -6,6 +6,7 @@ all results are compared by the same measure.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from biasgp.models.diagnosis import Finding, looks_like_noise
 from biasgp.models.episodes import Episode, Run
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
-from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.labels import Support, log_evidence
 from biasgp.models.strategy import covariance_bounds
 from biasgp.optimize import POLICY as OPTIMIZER
 from biasgp.optimize import Report, go_on, minimize
@@ -111,6 +112,11 @@ class Known:
     rivals: tuple[State, ...] = ()
     kept: Mask | None = None
 
+    def without_supports(self) -> Known:
+        """The same to be kept: what follows from the best state is worked out anew where it is asked for."""
+        (runs, best), *others = self.explanations
+        return replace(self, explanations=((runs, replace(best, support=None)), *others))
+
     @property
     def without_episodes(self) -> State:
         return self.explanations[0][1] if self.none is None else self.none
@@ -181,6 +187,7 @@ class LabelledLikelihood:
         self.members = slab.loadings[labels]
         # Every column of Z has a coefficient with its own prior precision; at present all are group means.
         self.Z, self.prior_precision = self.members, slab.prior_precision
+        self._columns = np.asfortranarray(np.column_stack([problem.y, self.Z]))
         self.layout = Layout(theta=len(problem.kernel.theta), noise=1, slab=self.members.shape[1])
         self.latest: tuple[Array, DenseCovariance] | None = None
         self.at_hand: tuple[Array, DenseCovariance] | None = None
@@ -195,9 +202,10 @@ class LabelledLikelihood:
             kernel = self.problem.kernel.with_theta(x[layout["theta"]])
             K = self.engine.covariance(kernel, variance + self.problem.known + self.members @ slab_variances)
             self.latest = x.copy(), K
-        solved = K.solve(np.column_stack([self.problem.y, Z]))
+        solved = K.solve(self._columns)
         means = np.linalg.solve(Z.T @ solved[:, 1:] + np.diag(self.prior_precision), Z.T @ solved[:, 0])
-        found = K.negative_log_density(self.problem.y - Z @ means, each_noise=True, keep_inverse=True)
+        alpha = solved[:, 0] - solved[:, 1:] @ means
+        found = K.negative_log_density(self.problem.y - Z @ means, alpha, each_noise=True, keep_inverse=True)
         by_slab = slab_variances * (self.members.T @ found.by_noise)
         cost, by_theta = self.problem.cost_of(x[layout["theta"]])
         gradient = np.concatenate([found.by_theta + by_theta, [variance * found.by_noise.sum()], by_slab])
@@ -251,23 +259,43 @@ class Search:
         """What follows from a candidate, ready to move. The latest is kept, and C for the latest θ."""
         if (known := self._known_support(at)) is not None:
             return known
-        C, _ = self._covariance_at(at.x[:-1])
-        return self._new_support(C, replace(at, labels=self.problem.held(at.labels)))
+        at = replace(at, labels=self.problem.held(at.labels))
+        if (inverse := self.inverse_at(at)) is not None:
+            return self.know(at, replace(inverse, Q=inverse.Q.copy()))
+        return self.know(at, self.covariance_at(at.x[:-1])[0])
 
     def _known_support(self, at: Candidate) -> Support | None:
         """What follows from a candidate, where that is at hand."""
+        return next((known for known in self._known_at(at) if known.is_at(at.slab, at.labels)), None)
+
+    def _known_at(self, at: Candidate) -> Iterator[Support]:
+        """What is at hand at the parameters of a candidate, by whatever labels."""
         for x, known in ((at.x, at.support), self._latest):
-            if known is not None and known.is_at(at.slab, at.labels) and np.array_equal(x, at.x):
-                return known
+            if known is not None and np.array_equal(x, at.x):
+                yield known
+
+    def inverse_at(self, at: Candidate) -> Inverse | None:
+        """The inverse at a candidate, where it is at hand: another slab without readings has the same."""
+        noise = at.slab.added[at.labels]
+        for known in self._known_at(at):
+            replaced = known.slab.replaced or at.slab.replaced
+            if not replaced and np.array_equal(known.added[known.labels], noise):
+                return Inverse(known.C, known.Q, known.logdet)
         return None
 
-    def _new_support(self, C: Array | Inverse, at: Candidate) -> Support:
+    def recall(self, at: Candidate) -> None:
+        """What is known of a candidate is the latest again."""
+        if (known := self._known_support(at)) is not None:
+            self._latest = at.x.copy(), known
+
+    def know(self, at: Candidate, C: Array | Inverse) -> Support:
+        """What follows from a candidate by C, or by the inverse there, which is its own from then on: the latest."""
         noise = np.exp(at.x[-1]) + self.known
         support = Support(C, self.y, noise, at.slab, at.labels).holding(self.problem.verdict)
         self._latest = at.x.copy(), support
         return support
 
-    def _covariance_at(self, theta: Array) -> tuple[Array, Pullback]:
+    def covariance_at(self, theta: Array) -> tuple[Array, Pullback]:
         """C and its pullback; the latest are kept."""
         if self._covariance is None or not np.array_equal(self._covariance[0], theta):
             self._covariance = None
@@ -276,12 +304,28 @@ class Search:
             self._covariance = theta.copy(), C if shared is None else C + shared @ shared.T, pullback
         return self._covariance[1:]
 
+    def know_beside(self, bare: Search, at: Candidate) -> None:
+        """Take over what a search without the shared columns knows of a candidate."""
+        shared, known = self.problem.shared, bare.inverse_at(at)
+        if known is not None and shared is not None:
+            C, pullback = bare.covariance_at(at.x[:-1])
+            self._covariance = at.x[:-1].copy(), C + shared @ shared.T, pullback
+            self.know(at, known.with_columns(self._covariance[1], shared))
+
+    def know_without(self, search: Search, at: Candidate) -> None:
+        """Take over what a search with shared columns knows of a candidate, where this one knows nothing of it."""
+        bare, shared, known = replace(at, support=None), search.problem.shared, search.inverse_at(at)
+        if known is not None and shared is not None and self.inverse_at(bare) is None:
+            known = known.without_columns(self.covariance_at(at.x[:-1])[0], shared)
+            if known is not None:
+                self.know(bare, known)
+
     def _at_hand(self, x: Array, start: Candidate) -> tuple[Array, DenseCovariance] | None:
         """K at the start of a search, where its inverse is at hand: moves of labels have kept it up to date."""
         support = None if start.slab.replaced else self._known_support(start)
         if support is None:
             return None
-        C, pullback = self._covariance_at(start.x[:-1])
+        C, pullback = self.covariance_at(start.x[:-1])
         kernel, noise = self.kernel.with_theta(start.x[:-1]), support.clean_noise + support.added[start.labels]
         known = Inverse(C, support.Q, support.logdet)
         return x, DenseEngine(self.X).from_inverse(kernel, noise, pullback, known)
@@ -289,7 +333,7 @@ class Search:
     def _keep(self, K: DenseCovariance, at: Candidate) -> None:
         """What a search for parameters has made at its end serves for the labels: nothing is factorised twice."""
         self._covariance = at.x[:-1].copy(), K.C, K.pullback
-        self._new_support(K.known(), at)
+        self.know(at, K.known())
 
     def improve(self, stage: str, start: Candidate, best: State | None = None, slack: float = np.inf) -> State:
         """The better of the best state and the one that a start leads to: parameters and labels in turn.
@@ -326,9 +370,10 @@ class Search:
     def converged(self, state: State, max_iter: int) -> State:
         """Parameters to the tolerance of the end, and the labels that go with them."""
         at, report = self.refit(state, max_iter, earlier=state.report if state.settled else None)
+        if np.array_equal(at.x, state.x) and at.slab == state.slab:
+            at = replace(at, support=state.support)
         at = self.with_constant_shifts(at)
-        same = np.array_equal(at.x, state.x) and at.slab == state.slab
-        support = self.support(state if same else at)
+        support = self.support(at)
         support.climb()
         labels, report = support.labels.copy(), report.first(len(at.x))
         evidence = self.record("final", support, at.x)
@@ -356,8 +401,10 @@ class Search:
 
     def evidence(self, support: Support, x: Array) -> float:
         """log p(y, labels, θ) less the BIC penalty of the slab."""
-        penalty = support.slab.bic_penalty(support.labels) + self.problem.cost_of(x[:-1])[0]
-        return support.log_evidence() - penalty
+        return support.log_evidence() - self._penalty(support.slab, support.labels, x)
+
+    def _penalty(self, slab: Slab, labels: Labels, x: Array) -> float:
+        return slab.bic_penalty(labels) + self.problem.cost_of(x[:-1])[0]
 
     def record(self, stage: str, support: Support, x: Array) -> float:
         """The evidence, which goes into the trace."""
@@ -367,7 +414,11 @@ class Search:
 
     def evidence_at(self, at: Candidate) -> float:
         """The same for a candidate, before anything is fitted."""
-        return self.evidence(self.support(at), at.x)
+        if (known := self._known_support(at)) is not None:
+            return self.evidence(known, at.x)
+        C, labels = self.covariance_at(at.x[:-1])[0], self.problem.held(at.labels)
+        value = log_evidence(C, self.y, np.exp(at.x[-1]) + self.known, at.slab, labels)
+        return value - self._penalty(at.slab, labels, at.x)
 
     def with_constant_shifts(self, at: Candidate) -> Candidate:
         """The same with one bias for all readings of a group, where the evidence is not against it.
@@ -379,7 +430,8 @@ class Search:
             old = at.slab.variances
             if not at.slab.is_constant(g) and old[g] <= np.exp(at.x[-1]):
                 slab = replace(at.slab, variances=(*old[:g], PRIOR.lowest_variance, *old[g + 1 :]))
-                at = max(at, replace(at, slab=slab), key=self.evidence_at)
+                both = (replace(each, support=self.support(each)) for each in (at, replace(at, slab=slab)))
+                at = max(both, key=self.evidence_at)
         return at
 
     def looks_non_gaussian(self, state: State, limits: tuple[float, float]) -> bool:

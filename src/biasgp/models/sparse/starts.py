@@ -51,14 +51,13 @@ class ConstantBias:
     def __call__(self, search: Search) -> State:
         best: State | None = None
         for i, cob in enumerate(constant_bias.rough_fits(search.problem, self.iterations)):
-            residual = search.y - cob.posterior.mean(search.X)
+            residual = cob.residual
             # A small k has a small σ; then the residuals' own spread is the better measure.
             spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
             far = np.abs(residual) > self.far * np.sqrt(spread + search.known)
-            x = np.append(cob.kernel.theta, np.log(cob.noise_variance))
             for slab, labels in self.first_slabs(residual, far, cob.noise_variance):
                 if best is None or not _leads_to(search, best, labels):
-                    start = Candidate(x, slab, labels, cob.report.first(len(x)).curvature)
+                    start = Candidate(cob.x, slab, labels, cob.curvature)
                     best = search.improve("constant bias", start, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
@@ -439,14 +438,16 @@ class Annealed:
         if len(search.y) > self.up_to or best.slab.replaced or not best.labels.any():
             return best
         for seed in range(self.runs):
-            support, rng = search.support(best), np.random.default_rng(seed)
+            support, rng = search.support(best).copy(), np.random.default_rng(seed)
             try:
                 for temperature in self.temperatures:
-                    support = support.copy()  # afresh: rounding adds up over many moves
-                    support.sweep(self._shuffled(support, rng), rng, temperature)
-                support = support.copy()
+                    weights = support.log_weights()
+                    if support.sweep(self._shuffled(weights, rng), rng, temperature, weights):
+                        support = support.afresh()  # rounding adds up over many moves
                 support.climb()
             except np.linalg.LinAlgError:  # and may be all that is left of Q where there is hardly any noise
+                continue
+            if np.array_equal(support.labels, best.labels):
                 continue
             if search.evidence(support, best.x) > best.evidence:
                 start = Candidate(best.x, best.slab, support.labels, best.curvature)
@@ -454,9 +455,9 @@ class Annealed:
         return best
 
     @staticmethod
-    def _shuffled(support: Support, rng: np.random.Generator) -> NDArray[np.intp]:
+    def _shuffled(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
         """All readings, sorted by their odds first, so that the order of the rows does not matter."""
-        return rng.permutation(np.argsort(support.log_weights().max(axis=1), kind="stable"))
+        return rng.permutation(np.argsort(weights.max(axis=1), kind="stable"))
 
 
 @dataclass(frozen=True)
@@ -530,6 +531,7 @@ class Recipe:
 
     def complete(self, search: Search, state: State) -> State:
         """With the slab and the labels that single moves from a start do not lead to."""
+        state = replace(state, support=search.support(state))  # each of them asks for it
         for start in self.with_all:
             state = start(search, state)
         return state
