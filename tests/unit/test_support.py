@@ -225,7 +225,7 @@ def sampled(problem, moments, X_new):
 @pytest.mark.parametrize("many", [0.5, 1.0], ids=["of all", "of some given the others"])
 def test_the_gibbs_average_is_that_over_every_vector_of_labels(slab, many):
     problem, X_new = Problem(6), np.linspace(0.0, 3.0, 5)[:, None]
-    every_label = LabelAverage(sweeps=3000, burn_in=100, sampled_up_to=np.inf, settled_from=np.inf, many=many)
+    every_label = LabelAverage(sweeps=9000, burn_in=100, sampled_up_to=np.inf, settled_from=np.inf, many=many)
     moments = every_label(problem.support(slab), np.random.default_rng(0))
     exact = enumerated(problem, slab, X_new)
     # Something must be in doubt for the average to say anything.
