@@ -13,7 +13,7 @@ from biasgp import BiasGPWarning, GaussianGP, SparseBiasGP
 from biasgp.covariance.posterior import DensePosterior, MixturePosterior, PartialPosterior
 from biasgp.data.faults import FaultScenario
 from biasgp.kernels import Matern32
-from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STUCK, EpisodePrior, Ordering
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STUCK, EpisodePrior, Ordering, Run
 from biasgp.persistence import load_model, save_model
 
 SHORT = FaultScenario(n=150, count=1, size=10.0, length_scale=20.0)
@@ -95,6 +95,25 @@ def test_a_record_without_any_outlier_is_fitted_as_a_plain_gp_fits_it():
     assert model.outlier_probability_.sum() < 1.0  # a share of outliers alone makes it 50
     plain = GaussianGP(Matern32()).fit(X, data.y).predict(X)
     assert np.mean((model.predict(X) - data.f) ** 2) <= 1.002 * np.mean((plain - data.f) ** 2)
+
+
+def test_most_readings_are_in_no_episode_unless_services_are_known():
+    ordering, serviced = Ordering(np.arange(100.0)), Ordering(np.arange(100.0), np.array([30.5]))
+    first, second, third = Run(SHIFT, 0, 25), Run(SHIFT, 40, 65), Run(SHIFT, 80, 84)
+    assert np.isfinite(ordering.log_prior_of((first, second)))
+    assert ordering.log_prior_of((first, second, third)) == -np.inf
+    assert np.isfinite(serviced.log_prior_of((first, second, third)))
+
+
+def test_where_a_level_jumps_twice_the_lesser_part_is_the_episode():
+    # On the logarithmic scale the bias is not the same in all readings; one before and one after have more evidence.
+    rng, t = np.random.default_rng(0), np.arange(120.0)
+    y = 10.0 + 2.0 * np.sin(t / 6.0) + 0.1 * rng.standard_normal(120)
+    y[[20, 41]] += 5.0
+    y[51:63] += 2.4
+    model = SparseBiasGP(Matern32(), response="log").fit(t[:, None], y)
+    assert [(each.kind, each.rows[0], each.rows[-1]) for each in model.episodes_] == [(SHIFT, 51, 62)]
+    assert np.mean(model.outlier_mask_) < 0.5
 
 
 def test_an_erratic_sensor_is_found_as_one_episode():

@@ -45,7 +45,8 @@ class EpisodePrior:
     typical_length: float = 25.0
     """Median length; the chance of a length falls as its square from there on, so that none is ruled out."""
     longest_share: float = 0.5
-    """Of the record: the majority is what the signal is."""
+    """Of the record, that an episode lasts at most, and all of them together unless services are known: the majority is
+    what the signal is."""
     scale_price: float = 1.0
     """For choosing V: a size known to within a factor e either way, of the e⁴ or so that are possible."""
     at_event: float = 0.9
@@ -261,13 +262,19 @@ class Ordering:
         return out
 
     def log_prior_of(self, runs: Sequence[Run]) -> float:
-        """log p(these episodes); −∞ where one of them cannot be."""
-        value = self.prior.log_count(len(runs), self.n)
+        """log p(these episodes); −∞ where one of them cannot be, or all of them together."""
+        value = self.prior.log_count(len(runs), self.n) if self.places_left(runs) >= 0 else -np.inf
         for run in runs:
             at = run.stop - run.first - self.prior.shortest
             known = 0 <= at < len(self.lengths)
             value += float(self.log_prior[SHIFT if run.kind == STEP else run.kind][run.first, at]) if known else -np.inf
         return value
+
+    def places_left(self, runs: Sequence[Run]) -> int:
+        """How many further places may be in an episode; negative where these have too many."""
+        if self.events is not None:
+            return self.n_places
+        return int(self.prior.longest_share * self.n_places) - sum(run.stop - run.first for run in runs)
 
     def named(self, kind: str, first: int, stop: int) -> str:
         """A shift that lasts to the end of the record is a step."""

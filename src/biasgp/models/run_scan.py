@@ -401,12 +401,13 @@ class RunScan:
         return _Change(-self._times(bias), before @ before.T - after @ after.T, bias, variance)
 
     def apart(self) -> Mask:
-        """Runs that do not overlap those in the covariance."""
+        """Runs that may be beside those in the covariance, and do not overlap them."""
         return np.asarray(self.ordering.lengths <= self._longest_apart()[:, None])
 
     def _longest_apart(self) -> NDArray[np.intp]:
-        """Of the runs that begin at each place and do not overlap those in the covariance."""
-        first, longest = np.arange(self.ordering.n_places), self.ordering.longest
+        """Of the runs that begin at each place, may be beside those in the covariance and do not overlap them."""
+        first = np.arange(self.ordering.n_places)
+        longest = np.minimum(self.ordering.longest, max(self.ordering.places_left(self.runs), 0))
         for run in self.runs:
             longest = np.where(first < run.stop, np.minimum(longest, np.maximum(run.first - first, 0)), longest)
         return longest
