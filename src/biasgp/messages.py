@@ -24,13 +24,14 @@ hidden-outliers  HiddenOutliersWarning
 interrupted      InterruptedWarning
 jitter           JitterWarning
 mostly-clustered ClusteredOutliersWarning
+no-labels        NoLabelsWarning
 not-converged    ConvergenceWarning
 not-mixed        MixingWarning
 overflagging     OverflaggingWarning
 runaway          RunawayTuningWarning
 time-limit       TimeLimitWarning
 >>> [code for code, kind in sorted(WARNINGS.items()) if issubclass(kind, biasgp.UntrustworthyFitWarning)]
-['ambiguous', 'hidden-outliers', 'mostly-clustered', 'overflagging']
+['ambiguous', 'hidden-outliers', 'mostly-clustered', 'no-labels', 'overflagging']
 """
 
 from __future__ import annotations
@@ -110,6 +111,10 @@ class ClusteredOutliersWarning(UntrustworthyFitWarning):
     """Most flagged readings lie next to one another: a fault that lasted, or a true feature of the signal."""
 
 
+class NoLabelsWarning(UntrustworthyFitWarning):
+    """No choice of outliers was credible, and no reading was taken for one by itself."""
+
+
 class AmbiguousOutliersWarning(UntrustworthyFitWarning):
     """Which readings are outliers is in doubt, and f with it."""
 
@@ -159,6 +164,7 @@ WARNINGS: dict[str, type[BiasGPWarning]] = {
     "hidden-outliers": HiddenOutliersWarning,
     "interrupted": InterruptedWarning,
     "jitter": JitterWarning,
+    "no-labels": NoLabelsWarning,
     "not-converged": ConvergenceWarning,
     "not-mixed": MixingWarning,
     "overflagging": OverflaggingWarning,

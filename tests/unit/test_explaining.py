@@ -11,7 +11,7 @@ from scipy.special import expit, logsumexp
 from biasgp import SparseBiasGP
 from biasgp.models.episodes import Ordering
 from biasgp.models.sparse.kinds import PRIOR
-from biasgp.models.sparse.left_out import _Exact
+from biasgp.models.sparse.left_out import Exact
 from biasgp.models.sparse.search import Search
 from biasgp.persistence import load_model, save_model
 
@@ -259,7 +259,7 @@ def test_a_look_is_worth_the_labels_that_would_change(case, n):
     for i in np.argsort(-columns["worth"])[:3]:
         labels = force.state.labels.copy()
         labels[i] = 0 if labels[i] else 1
-        flipped = _Exact(force.problem, replace(force.state, labels=labels, support=None))
+        flipped = Exact(force.problem, replace(force.state, labels=labels, support=None))
         moved = np.abs(expit(flipped.all_odds().log_odds) - now)
         moved[i] = 0.0
         # The mean and the share of the group move with the label too, which the column leaves out.

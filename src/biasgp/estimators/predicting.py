@@ -22,6 +22,7 @@ from biasgp.estimators.averaging import (
     mixed_quantiles,
 )
 from biasgp.estimators.validation import check_positive_integer, check_query, check_readings
+from biasgp.models.noise_tails import Tails
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.transform_choice import Weighted
 from biasgp.models.varying_noise import Noise
@@ -42,6 +43,7 @@ class Predictions:
     _scaling: Scaling
     _scaled_noise_variance: float
     _own_noise_variance: float
+    _tails: Tails | None = None
     _transforms: tuple[Weighted, ...]
     _given_transforms: tuple[Weighted, ...] = ()  # by which the choice is made already
     _others: tuple[tuple[float, Any], ...] = ()
@@ -119,27 +121,33 @@ class Predictions:
 
     def _quantiles(self, X: Array, levels: Array, include_noise: bool, known: Array | None = None) -> Array:
         """Quantiles of f, or of readings with known variances beside σ², of all fits."""
-        weights, latent = self._of_members(lambda member: member._normal(X, include_noise, known))
-        scalings = [member._scaling for _, member in self._members()]
-        each = [
-            scaling.backward(mean[:, None] + std[:, None] * ndtri(levels))
-            for scaling, (mean, std) in zip(scalings, latent, strict=True)
+        parts = [
+            (weight * share, member._scaling, mean, std)
+            for weight, member in self._members()
+            for share, mean, std in member._normals(X, include_noise, known)
         ]
+        each = [scaling.backward(mean[:, None] + std[:, None] * ndtri(levels)) for _, scaling, mean, std in parts]
         if len(each) == 1:
             return np.asarray(each[0])
 
         def probability_below(k: int, y: Array) -> Array:
-            mean, std = latent[k]
-            return np.asarray(ndtr((scalings[k].forward(y) - mean[:, None]) / std[:, None]))
+            _, scaling, mean, std = parts[k]
+            return np.asarray(ndtr((scaling.forward(y) - mean[:, None]) / std[:, None]))
 
-        return mixed_quantiles(weights, each, probability_below, levels)
+        return mixed_quantiles([weight for weight, *_ in parts], each, probability_below, levels)
 
-    def _normal(self, X: Array, include_noise: bool, known: Array | None) -> tuple[Array, Array]:
-        """Mean and standard deviation in model units; `known` are further variances, in y's unit squared."""
+    def _normals(self, X: Array, include_noise: bool, known: Array | None) -> list[tuple[float, Array, Array]]:
+        """Share, mean and standard deviation in model units of the normals that f, or a reading, is a mixture of;
+        `known` are further variances, in y's unit squared."""
         mean, variance = self._latent(X, include_noise)
         if known is not None and known.any():
             variance = variance + known * np.exp(2.0 * self._scaling.log_slope(self._scaling.backward(mean)))
-        return mean, np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+        if not include_noise or self._tails is None:
+            each = [(1.0, variance)]
+        else:
+            noise = self._noise_at(X)
+            each = [(share, variance + (times - 1.0) * noise) for share, times in self._tails.parts]
+        return [(share, mean, np.sqrt(np.maximum(one, np.finfo(float).tiny))) for share, one in each]
 
     def _log_density(self, X: Array, readings: Array) -> Array:
         """Log density of a reading at each row of X, of this fit alone."""
@@ -195,10 +203,15 @@ class Predictions:
         # itself be 0 (a linear kernel on a column that does not vary).
         prior = np.maximum(self._posterior.kernel.diag(X), covariance.diagonal())
         extra = np.maximum(ROUNDING * prior, np.finfo(float).tiny)
-        if include_noise:
+        shape = len(mean), n_samples
+        further: Array | float = 0.0
+        if include_noise and self._tails is not None:
+            variances = self._tails.draw(shape, rng) * np.broadcast_to(self._noise_at(X), len(mean))[:, None]
+            further = np.sqrt(variances) * rng.standard_normal(shape)
+        elif include_noise:
             extra = extra + self._noise_at(X)
-        standard = rng.standard_normal((len(mean), n_samples))
-        return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard)
+        standard = rng.standard_normal(shape)
+        return self._scaling.backward(mean[:, None] + semidefinite_root(covariance, extra) @ standard + further)
 
     def _members(self) -> list[tuple[float, Self]]:
         """The fits that predictions are averaged over, this one first, with weights whose sum is 1."""

@@ -32,8 +32,9 @@ from biasgp.models import sparse
 from biasgp.models.censored import alternate
 from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
+from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.kinds import Slab, log_normal
 from biasgp.models.sparse.starts import RECIPE
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.models.varying_noise import AUTO, Noise, ProportionalNoise, beside
@@ -94,7 +95,7 @@ class SparseBiasGP(LargeGP):
     notes_ : tuple of Finding
         What a reader should know, and what by itself does not make the fit untrustworthy: faults that may be signal,
         heavy tails, neighbours that are flagged, noise or a length-scale on its lowest value, verdicts that the
-        readings contradict.
+        readings contradict, noise that varies or has heavy tails.
     groups_ : tuple of Group
         The kinds of outlier found: share of the readings, mean and variance of the bias (in the model's units).
     replaced_ : bool
@@ -378,12 +379,13 @@ class SparseBiasGP(LargeGP):
         self._own_episodes = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
         self.episodes_ = self._own_episodes
         self.alternatives_ = tuple(self._in_users_units(each, model) for each in model.alternatives)
-        self.doubt_ = model.doubt
+        self.doubt_, self._tails = model.doubt, model.tails
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
         super()._unpack(model, response)
         varying = () if model.noise is None else (self._on_varying_noise(model.noise),)
-        self._notes_on_readings = (*_on_limits(model.notes, censored), *varying)
+        wide = () if model.tails is None else (_on_tails(model.tails),)
+        self._notes_on_readings = (*_on_limits(model.notes, censored), *varying, *wide)
         self._say_notes()
 
     def _say_notes(self) -> None:
@@ -450,8 +452,20 @@ class SparseBiasGP(LargeGP):
         z = self._scaling.forward(readings)
         mean, variance = self._latent(X, include_noise=True)
         joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
+        if self._tails is not None:
+            off = z - mean
+            joint[:, 0] += self._tails.log_density(off, variance, self._noise_at(X)) - log_normal(off, variance)
         joint = joint + self._scaling.log_slope(readings)[:, None]
         return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))
+
+
+def _on_tails(tails: Tails) -> Finding:
+    """That the noise is not normal."""
+    text = (
+        "The noise of good readings has heavier tails than the normal distribution: about "
+        f"{tails.share:.0%} of them have {np.sqrt(tails.ratio):.0f} times the noise of the others."
+    )
+    return Finding("wide-noise", text)
 
 
 def _on_limits(found: tuple[Finding, ...], censored: Mask) -> Iterator[Finding]:

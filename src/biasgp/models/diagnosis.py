@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from biasgp._typing import Array, Mask
 from biasgp.messages import WARNINGS
@@ -79,7 +80,16 @@ class Finding:
 
 
 NOTES = frozenset(
-    {"bound", "clustered", "contradicted-limit", "contradicted-verdict", "heavy-tail", "noiseless", "varying-noise"}
+    {
+        "bound",
+        "clustered",
+        "contradicted-limit",
+        "contradicted-verdict",
+        "heavy-tail",
+        "noiseless",
+        "varying-noise",
+        "wide-noise",
+    }
 )
 """Codes of what a reader of a fit should know of its readings, which is no reason not to use it."""
 
@@ -104,6 +114,8 @@ class _DiagnosisPolicy:
     most_places: int = 300  # at which the variance of f is taken for that
     cluster: float = 4.0
     """Flagged readings beside one another this many standard errors more often than by chance are clusters."""
+    peaks: float = 4.0
+    """Outliers that are high by this many standard errors more often where f is high are peaks of the signal."""
     mostly_clustered: float = 0.5
     """Share of the flagged readings beside another from which they are one thing: a fault, or a peak of the signal."""
     fewest_clustered: int = 5  # of fewer flagged readings nothing can be said
@@ -112,6 +124,32 @@ class _DiagnosisPolicy:
 
 
 POLICY = _DiagnosisPolicy()
+
+
+NO_LABELS = Finding(
+    "no-labels",
+    "The readings that would be outliers are high where the signal is high, or low where it is low: they are rather "
+    "its peaks. None is taken for an outlier by itself; what they add to the signal counts as noise.",
+    ("transform", "another kernel"),
+)
+"""Of a fit in which no labelling of the readings was credible."""
+
+
+def are_peaks(side: Array, level: Array, nearest_flagged: Mask) -> bool:
+    """Whether outliers are those readings that a signal with peaks would have: too high where it is high anyway.
+
+    Outliers are exchangeable: whether a reading is one does not depend on f. `side` is that of each outlier's bias and
+    0 for other readings, `level` is f there; `nearest_flagged` says of each outlier whether its nearest neighbour is
+    one. By ranks (Mann-Whitney), for each side; outliers beside one another count as one.
+    """
+    n, alone = len(level), 1.0 - float(np.mean(nearest_flagged)) if len(nearest_flagged) else 1.0
+    for sign in (-1.0, 1.0):
+        m = int((side == sign).sum())
+        excess = rankdata(sign * level)[side == sign].sum() - 0.5 * m * (n + 1)
+        limit = POLICY.peaks * np.sqrt(m * (n - m) * (n + 1) / 12.0)
+        if m >= POLICY.fewest_clustered and np.sqrt(alone) * excess > limit:
+            return True
+    return False
 
 
 def looks_like_noise(residuals: Array, by_skewness: float, by_kurtosis: float) -> bool:

@@ -55,6 +55,7 @@ class Problem:
     `verdict` says of each reading what somebody knows of it: that it is good (0) or bad (1), or nothing (NaN).
     `censored` says which readings were measured (0), and of which it is known only that they lie below y (−1) or above
     it (+1); None where all were. `zero` is what a response of 0 is in the units of y; None where it is transformed.
+    Where it is not `labelled`, no reading is an outlier by itself of which that is not said.
     """
 
     X: Array
@@ -67,6 +68,7 @@ class Problem:
     verdict: Array | None = None
     censored: Array | None = None
     zero: float | None = None
+    labelled: bool = True
 
     def __len__(self) -> int:
         return len(self.y)
@@ -84,11 +86,19 @@ class Problem:
         """Which readings are only limits."""
         return np.zeros(len(self), dtype=bool) if self.censored is None else np.asarray(self.censored != 0.0)
 
+    @property
+    def fixed(self) -> Array | None:
+        """Which labels are not open, as a verdict on each; None where all are."""
+        if self.labelled:
+            return self.verdict
+        return np.zeros(len(self)) if self.verdict is None else np.nan_to_num(self.verdict)
+
     def held(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Labels (0: no bias) as the verdicts want them; a bad reading without a group is put into the first."""
-        if self.verdict is None:
+        """Labels (0: no bias) as they must be; a bad reading without a group is put into the first."""
+        fixed = self.fixed
+        if fixed is None:
             return labels
-        return np.where(self.verdict == 0.0, 0, np.where((self.verdict == 1.0) & (labels == 0), 1, labels))
+        return np.where(fixed == 0.0, 0, np.where((fixed == 1.0) & (labels == 0), 1, labels))
 
     def covariance(self, theta: Array) -> Array:
         """Of f at the readings, with the biases that they share."""

@@ -19,6 +19,7 @@ from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mix
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
 from biasgp.models.episodes import STUCK, Episode, Ordering
+from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
 from biasgp.models.sparse.average import LabelAverage, Moments
@@ -26,9 +27,9 @@ from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
-from biasgp.models.sparse.left_out import residuals
+from biasgp.models.sparse.left_out import Exact, exact, flags_and_levels, residuals, residuals_of
 from biasgp.models.sparse.search import POLICY, Candidate, Known, Search, SparseBiasFit, State, at_lower_bound
-from biasgp.models.sparse.starts import RECIPE, Recipe
+from biasgp.models.sparse.starts import RECIPE, OtherLengths, Recipe
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.models.varying_noise import LEAST_BIAS, Noise, beside, with_noise_model
 from biasgp.watch import stage
@@ -62,18 +63,31 @@ def fit(
     [7, 20]
     """
     found = _fit(problem, max_iter, rng, strategy, recipe, ordering)
-    # Where that is not exact, few of the readings have shown how the noise varies. And what somebody says against the
-    # readings is no reason for another noise.
+    # Where that is not exact, few of the readings have shown how the noise varies, and whether outliers are credible.
+    # And what somebody says against the readings is no reason for another noise.
     if found.known is None or any(note.code == "contradicted-verdict" for note in found.notes):
         return _to_keep(found)
-    found = with_noise_model(
-        recipe.noise_model,
+    finish = _Finish(recipe, max_iter, rng)
+    found = _with_noise_model(found, problem, ordering, finish)
+    left = exact(beside(problem, found.noise, found.posterior).clipped(recipe.fence), found, ordering)
+    if diagnosis.are_peaks(*flags_and_levels(left)):
+        problem = replace(problem, labelled=False)
+        found = _with_noise_model(_without_labels(found, problem, ordering, finish), problem, ordering, finish)
+        left = exact(beside(problem, found.noise, found.posterior).clipped(recipe.fence), found, ordering)
+    return _to_keep(_with_tails(found, left))
+
+
+def _with_noise_model(
+    found: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: _Finish
+) -> SparseBiasFit:
+    """The fit with the noise that has the most evidence."""
+    return with_noise_model(
+        finish.recipe.noise_model,
         problem,
         found,
-        lambda each, before, noise: _with_noise(before, noise, each, ordering, _Finish(recipe, max_iter, rng)),
-        lambda each, model: residuals(each.clipped(recipe.fence), model, ordering),
+        lambda each, before, noise: _with_noise(before, noise, each, ordering, finish),
+        lambda each, model: residuals(each.clipped(finish.recipe.fence), model, ordering),
     )
-    return _to_keep(found)
 
 
 def _to_keep(found: SparseBiasFit) -> SparseBiasFit:
@@ -96,7 +110,8 @@ def _fit(
         stage("few readings")
         rows = strategy.first_rows(problem)
         few = fit(problem[rows], max_iter, rng, recipe=recipe)
-        told.problem = problem = beside(problem, few.noise, few.posterior)
+        told.everything = replace(told.everything, labelled=few.labelled)
+        told.problem = problem = replace(beside(problem, few.noise, few.posterior), labelled=few.labelled)
         found = replace(_extended(few, rows, told, max_iter, strategy), noise=few.noise)
         if told.ordering is None:
             return found
@@ -129,6 +144,28 @@ def _with_noise(
         start = Candidate(found.x, Slab((spread,), found.slab.mean_variance), large.astype(np.intp), found.curvature)
         found = search.improve("large biases", start, found)
     return _concluded(told, search, found, _Complete(finish.recipe, looks_again=False), finish)
+
+
+def _with_tails(found: SparseBiasFit, left: Exact) -> SparseBiasFit:
+    """With the tails that the noise has; what stands for a censored reading says nothing of them."""
+    return found if left.problem.censored is not None else replace(found, tails=Tails.of(residuals_of(left, found)))
+
+
+def _without_labels(
+    before: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: _Finish
+) -> SparseBiasFit:
+    """The fit to readings none of which is an outlier by itself, from where one with outliers ended."""
+    assert before.known is not None
+    told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
+    search, slab = Search(told.problem), Slab(state.slab.variances[:1], state.slab.mean_variance)
+    labels = np.zeros(len(told.problem), dtype=np.intp)
+    with blas_threads_for(len(labels)):
+        # From a noise that takes all for it.
+        x = np.clip(np.append(state.x[:-1], 0.0), *search.bounds.T)
+        found = search.improve("no outlier", Candidate(x, slab, labels))
+        found = OtherLengths()(search, found)
+    recipe = replace(finish.recipe, with_all=())
+    return _concluded(told, search, found, _Complete(recipe, looks_again=False), replace(finish, recipe=recipe))
 
 
 def _concluded(told: _Told, search: Search, state: State, complete: _Complete, finish: _Finish) -> SparseBiasFit:
@@ -234,6 +271,7 @@ def refit(
     >>> np.flatnonzero(found.probability > 0.5).tolist()
     [3, 7, 20]
     """
+    problem = replace(problem, labelled=before.labelled)
     told, known = _Told(problem, ordering, RECIPE.fence), before.known
     if not strategy.exact:
         good = np.zeros(len(problem), dtype=bool) if problem.verdict is None else problem.verdict == 0.0
@@ -250,7 +288,8 @@ def refit(
             found, _ = finish(search, search.recalled(known.without_episodes)[0], True)
         else:
             found = with_episodes(EpisodeSearch(search, known.without_episodes, told.ordering), before, finish, rng)
-    return _to_keep(told.everywhere(found))
+    found = told.everywhere(found)
+    return _to_keep(_with_tails(found, exact(problem.clipped(RECIPE.fence), found, ordering)))
 
 
 def _agrees(problem: Problem, state: State) -> bool:
@@ -262,7 +301,8 @@ def _extended(few: SparseBiasFit, rows: Rows, told: _Told, max_iter: int, strate
     """The fit to many readings from one to those of them in `rows`; some may have been left out since."""
     inside = told.inside
     few = replace(few, labels=few.labels[inside[rows]])
-    return told.everywhere(leave_one_out.extend(few, _renumbered(rows, inside), told.problem, max_iter, strategy))
+    found = leave_one_out.extend(few, _renumbered(rows, inside), told.problem, max_iter, strategy)
+    return told.everywhere(replace(found, tails=few.tails))
 
 
 class _Told:
@@ -294,6 +334,8 @@ class _Told:
         if found.known is not None and self.dropped:
             found = replace(found, known=replace(found.known, kept=self.kept))
         found = with_dropped(found, self.everything, self.dropped, self.kept)
+        if not self.everything.labelled:
+            found = replace(found, labelled=False, findings=(diagnosis.NO_LABELS, *found.findings))
         verdict = self.everything.verdict
         if verdict is None:
             return found
@@ -421,7 +463,9 @@ def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.
     residuals = np.full(len(labels), np.nan)
     residuals[labels == 0] = support.standardised_residuals()
     bounded, noise = at_lower_bound(search.kernel, state.report), float(support.clean_noise.min())
-    against = support.log_odds_against_verdict()
+    against, said = support.log_odds_against_verdict(), search.problem.verdict
+    if against is not None:
+        against[np.ones(len(labels), dtype=bool) if said is None else np.isnan(said)] = np.nan
     notes = diagnosis.notes(residuals, flagged, support.nearest_flagged(flagged), noise, bounded, against)
     kernel = search.kernel.with_theta(x[:-1])
     return SparseBiasFit(

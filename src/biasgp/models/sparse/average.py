@@ -334,7 +334,7 @@ class ParameterAverage:
         C, pullback = search.kernel.with_theta(own[:-1]).vjp(search.X)
         noise, slab = float(np.exp(own[-1])), replace(slab, variances=tuple(variances.tolist()))
         try:
-            support = Support(C, search.y, noise + search.known, slab, labels).holding(search.problem.verdict)
+            support = Support(C, search.y, noise + search.known, slab, labels).holding(search.problem.fixed)
         except CovarianceError:  # K is singular: no density
             return _Draw(x, -np.inf, np.zeros(len(x)))
         means, covariance = support.posterior_of_means()

@@ -113,9 +113,12 @@ class Slab:
         return cls(variances, replaced=replaced, means=means, shares=shares)
 
     @classmethod
-    def of_replaced(cls, y: Array, mean_variance: float) -> Slab:
-        """For readings that were replaced by these values."""
-        variance = float(y.var()) + PRIOR.lowest_variance if len(y) > 1 else mean_variance
+    def of_replaced(cls, y: Array, mean_variance: float, noise_variance: float) -> Slab:
+        """For readings that were replaced by these values, which are no better known than other readings are.
+
+        Else values that occur often, as those at a limit of the instrument, would be outliers where f has them, too.
+        """
+        variance = max(float(y.var()), noise_variance) + PRIOR.lowest_variance if len(y) > 1 else mean_variance
         return cls((variance,), mean_variance, replaced=True, means=(float(y.mean()) if len(y) else 0.0,))
 
     @property

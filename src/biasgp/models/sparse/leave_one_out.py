@@ -151,7 +151,7 @@ class _OddsSearch:
             self._odds = None  # makes room: of a million readings, they are 100 MB
             mean, variance = self.around.leave_one_out(kernel, y, noise, ~self.flagged)
             ledger().did(PASSES, len(y))
-            self._odds = Odds.of(y, mean, variance + noise, self.slab, self.problem.verdict)
+            self._odds = Odds.of(y, mean, variance + noise, self.slab, self.problem.fixed)
             self.slab = self.odds.updated(self.slab)
             moved, self.flagged = int((self.odds.flagged != self.flagged).sum()), self.odds.flagged
             if moved <= self.policy.pass_share * len(y):

@@ -72,7 +72,7 @@ def left_out(problem: Problem, model: SparseBiasFit, ordering: Ordering | None, 
         fitted = replace(problem[kept], kernel=model.kernel)
         return _ByNeighbours(fitted, noise, model.labels[kept] == 0, slab, *model.given_others[:, kept])
     runs, state = known.explanations[0]
-    return _Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
+    return Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
 
 
 def residuals(problem: Problem, model: SparseBiasFit, ordering: Ordering | None) -> Residuals:
@@ -80,25 +80,51 @@ def residuals(problem: Problem, model: SparseBiasFit, ordering: Ordering | None)
 
     Biases are at least as large as the response varies: what is closer to f may as well be noise.
     """
+    return residuals_of(exact(problem, model, ordering), model, LEAST_BIAS)
+
+
+def exact(problem: Problem, model: SparseBiasFit, ordering: Ordering | None) -> Exact:
+    """An exact fit to the readings that it has kept."""
     known = model.known
     assert known is not None
     kept = np.ones(len(problem), dtype=bool) if known.kept is None else known.kept
     runs, state = known.explanations[0]
-    left = _Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
+    return Exact(problem[kept], state, runs, None if ordering is None or not runs else ordering.part(kept))
+
+
+def residuals_of(left: Exact, model: SparseBiasFit, least_bias: float = 0.0) -> Residuals:
+    """The same with biases of another least size."""
     mean, variance = left.as_clean()
-    groups = [replace(group, variance=max(group.variance, LEAST_BIAS**2)) for group in model.groups]
+    groups = [replace(group, variance=max(group.variance, least_bias**2)) for group in model.groups]
     slab, y = Slab.of_groups(groups, model.slab.replaced), left.problem.y
     joint = slab.log_predictive(y, mean, variance + left.noise)
     clean = float(np.log1p(-sum(slab.shares)))
     return Residuals(left.problem.X, y - mean, mean, variance, left.noise, logsumexp(joint[:, 1:], axis=1), clean)
 
 
-class _Exact:
+def flags_and_levels(left: Exact) -> tuple[Array, Array, Mask]:
+    """Of the readings outside episodes: the side of each outlier's bias (0 for others), what f is given the others, and
+    whether the nearest reading of an outlier is one, too.
+
+    Of outliers whose value was replaced there are none: they are not found where f has that value. And readings of
+    which somebody has said what they are say nothing.
+    """
+    mean, _ = left.as_clean()
+    outside = ~left.problem.shared.any(axis=1)  # type: ignore[union-attr]
+    if left.verdict is not None:
+        outside &= np.isnan(left.verdict)
+    flagged = (left.state.labels > 0) & outside & (not left.slab.replaced)
+    side = np.where(flagged, np.sign(left.problem.y - mean), 0.0)
+    return side[outside], mean[outside], left._support.nearest_flagged(flagged)
+
+
+class Exact:
     """An exact fit with its best labels and episodes: `state` and `runs` of readings in some order."""
 
     def __init__(self, problem: Problem, state: State, runs: tuple[Run, ...] = (), ordering: Ordering | None = None):
         shared = np.zeros((len(problem), 0)) if ordering is None else ordering.scaled_columns(runs)
-        self.problem, self.state, self.slab = replace(problem, shared=shared, verdict=None), state, state.slab
+        self.problem = replace(problem, shared=shared, verdict=None, labelled=True)
+        self.verdict, self.state, self.slab = problem.verdict, state, state.slab
         self.noise = np.exp(state.x[-1]) + problem.known
         means = np.sqrt(self.slab.mean_variance) * self.slab.loadings
         self.T = np.column_stack([shared, means[state.labels]])
@@ -275,6 +301,6 @@ class _ByNeighbours:
         return found
 
 
-LeftOut = _Exact | _ByNeighbours
+LeftOut = Exact | _ByNeighbours
 """What the others say of each reading."""
 LogOdds = _LogOdds

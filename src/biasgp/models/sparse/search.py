@@ -16,6 +16,7 @@ from biasgp.covariance.dense_engine import DenseCovariance, DenseEngine, Inverse
 from biasgp.kernels import Kernel, Pullback
 from biasgp.models.diagnosis import Finding, looks_like_noise
 from biasgp.models.episodes import Episode, Run
+from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import EVERYTHING, FitResult, Layout, Problem, Rows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.labels import Support, log_evidence
@@ -168,6 +169,10 @@ class SparseBiasFit(FitResult):
     """The ordering variable at all readings, where there is one."""
     known: Known | None = None
     """Of an exact fit, for `refit` and for explanations."""
+    tails: Tails | None = None
+    """Of the noise, where it has heavier ones than the normal's."""
+    labelled: bool = True
+    """Whether readings could be outliers by themselves: False where no labelling of them was credible."""
     given_others: Array | None = None
     """Of a fit to many readings: mean and variance of f at each of them given the others."""
 
@@ -247,7 +252,9 @@ class Search:
             objective.at_hand = self._at_hand(x, replace(start, labels=labels))
             report = minimize(objective, x, bounds, max_iter, curvature, enough)
         if slab.replaced:
-            slab = Slab.of_replaced(self.y[labels > 0], slab.mean_variance)
+            out = labels > 0
+            noise = float(np.exp(report.x[p - 1]) + np.mean(self.known[out])) if out.any() else 0.0
+            slab = Slab.of_replaced(self.y[out], slab.mean_variance, noise)
         else:
             if not np.array_equal(x, report.x):  # else what is known of the start stays known
                 slab = replace(slab, variances=tuple(np.exp(report.x[p:]).tolist()))
@@ -291,7 +298,7 @@ class Search:
     def know(self, at: Candidate, C: Array | Inverse) -> Support:
         """What follows from a candidate by C, or by the inverse there, which is its own from then on: the latest."""
         noise = np.exp(at.x[-1]) + self.known
-        support = Support(C, self.y, noise, at.slab, at.labels).holding(self.problem.verdict)
+        support = Support(C, self.y, noise, at.slab, at.labels).holding(self.problem.fixed)
         self._latest = at.x.copy(), support
         return support
 

@@ -304,7 +304,8 @@ class OtherSlabs:
         if best.slab.replaced:  # as found on some of the readings
             return best
         if out.sum() >= self.min_members and out.mean() < PRIOR.max_share:
-            slab = Slab.of_replaced(search.y[out], best.slab.mean_variance)
+            noise = float(np.exp(best.x[-1]) + np.mean(search.known[out]))
+            slab = Slab.of_replaced(search.y[out], best.slab.mean_variance, noise)
             replaced = Candidate(best.x, slab, out.astype(np.intp), best.curvature)
             best = search.improve("replaced", replaced, best, NEAR)
         while shifted.slab.n_groups < self.max_groups:
