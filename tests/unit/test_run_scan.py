@@ -187,7 +187,8 @@ def test_masks_of_runs_say_what_they_should():
     m, lengths = data.ordering.n_places, data.ordering.lengths
     jumps = [[], [7], [4, 11, 19]]
     masks = [
-        (scan.apart(), lambda a, b: (b <= 5 or a >= 9) and (b <= 20 or a >= 25)),
+        # The two have 9 of 28 places, so that another one may have 5: half of the record is signal.
+        (scan.apart(), lambda a, b: (b <= 5 or a >= 9) and (b <= 20 or a >= 25) and b - a <= 5),
         (scan.within(Run(SHIFT, 5, 15)), lambda a, b: a > 5 and b < 15),
         (scan.ending_at({9, m}), lambda a, b: b in (9, m)),
         *(
@@ -228,11 +229,15 @@ def test_the_gain_of_a_run_is_that_with_which_it_is_found():
 
 
 def alike(data: Record, run: Run, other: Run) -> list[tuple[int, int]]:
-    """Runs of a kind that share more than half of the longer of the two with a run, and nothing with another."""
-    found = []
+    """Runs of a kind that share more than half of the longer of the two with a run, and nothing with another.
+
+    With the other one they have at most half of the record.
+    """
+    found, most = [], len(data.places) // 2 - (other.stop - other.first)
     for first, stop in data.runs(run.kind):
         shared = min(stop, run.stop) - max(first, run.first)
-        if 2 * shared > max(stop - first, run.stop - run.first) and (stop <= other.first or first >= other.stop):
+        apart = (stop <= other.first or first >= other.stop) and stop - first <= most
+        if 2 * shared > max(stop - first, run.stop - run.first) and apart:
             found.append((first, stop))
     return found
 
