@@ -372,10 +372,12 @@ class _Finish:
 
     def __call__(self, search: Search, state: State, over_parameters: bool) -> tuple[SparseBiasFit, State]:
         """The fit, averaged over the parameters as well or not, and its state."""
+        over_parameters = over_parameters and self.recipe.over_parameters.is_for(search.problem)
         if self.known is None or not self.known.is_at(state):
+            state = self.recipe.over_parameters.beginning(search, state) if over_parameters else state
             state = search.converged(state, self.max_iter)
         found = _finish(search, state, self.recipe.average, self.rng)
-        if over_parameters and self.recipe.over_parameters.is_for(search.problem):
+        if over_parameters:
             found = _over_parameters(found, *self.recipe.over_parameters(search, state, self.rng))
         return _judged(found, search, state), state
 

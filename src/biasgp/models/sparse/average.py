@@ -308,6 +308,22 @@ class ParameterAverage:
                 parameters.append(at.x[: len(state.x)])
         return each, parameters
 
+    @staticmethod
+    def beginning(search: Search, best: State) -> State:
+        """Where the average begins: where a search ended around which labels have most evidence together.
+
+        The best labels of all may be alone, as those that take all readings for noise are, while of many small outliers
+        each has many labels that are nearly as good.
+        """
+
+        def together(state: State) -> float:
+            return state.evidence + search.support(state).log_volume()
+
+        least = best.evidence - search.policy.hopeless_gap
+        near = [state for state in search.ended if state.evidence > least]
+        found = max(near, key=together, default=best)
+        return found if together(found) > together(best) else best
+
     def _one_group(self, search: Search, state: State) -> State:
         """The state with one kind of outlier, unless several are clearly better.
 

@@ -90,7 +90,7 @@ def _searched(
     best = hunt.completed(best, complete)
     if not best.runs:
         hunt.none = best
-    elif best.evidence < hunt.none.evidence + hunt.policy.sure_gap:
+    elif best.evidence < hunt.none.evidence + hunt.policy.unfinished_gap:
         hunt.none = hunt.completed(hunt.none, complete)
     return *hunt.supported(best), others
 

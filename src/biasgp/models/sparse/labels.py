@@ -215,6 +215,12 @@ class Support:
         """
         return _log_evidence(self.y, self.slab, self.labels, (self.logdet, self.Qy), (self.A, self.b))
 
+    def log_volume(self) -> float:
+        """What all other labels add to log p(y, labels), were those in doubt independent: −Σ log p(labelᵢ | others)."""
+        weights = self.log_weights()
+        own = weights[np.arange(len(weights)), self.labels]
+        return float((logsumexp(weights, axis=1) - own).sum())
+
     def log_weights(self, rows: Rows = EVERYTHING) -> Array:
         """log p(yᵢ, labelᵢ = c | the others), for these readings and every label; shape (rows, groups + 1).
 

@@ -19,6 +19,7 @@ from biasgp.models.problem import EVERYTHING, Rows
 from biasgp.models.sparse.average import LabelAverage, ParameterAverage
 from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.residual_levels import TwoScales, best_cut
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
 from biasgp.models.strategy import covariance_starts
 from biasgp.models.varying_noise import AUTO
@@ -35,7 +36,12 @@ _Pair = tuple[tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class ConstantBias:
-    """From rough constant bias fits: the readings far from them are the first outliers. Every search begins here."""
+    """From rough constant bias fits: the readings far from them are the first outliers. Every search begins here.
+
+    Far by a robust standard deviation; and, where that leads elsewhere, as a mixture of two scales says. Of many
+    outliers of all sizes the first takes most for noise: in 8 of 130 draws of 100 readings 45 % of which have a bias
+    N(0, 1), the evidence ended lower by 3 to 17 nats, with 1.3 to 5 times the error of what the second leads to.
+    """
 
     far: float = 2.0  # noise standard deviations from the fit at which a reading starts as an outlier
     iterations: int = 15
@@ -56,13 +62,25 @@ class ConstantBias:
             spread = max(cob.noise_variance, (MAD_TO_STD * float(np.median(np.abs(residual)))) ** 2)
             far = np.abs(residual) > self.far * np.sqrt(spread + search.known)
             for slab, labels in self.first_slabs(residual, far, cob.noise_variance):
-                if best is None or not _leads_to(search, best, labels):
+                if best is None or not _leads_to(search, best, replace(best, labels=labels, support=None)):
                     start = Candidate(cob.x, slab, labels, cob.curvature)
                     best = search.improve("constant bias", start, best)
+            assert best is not None
+            best = self._by_scale(search, cob, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
         assert best is not None
         return best
+
+    def _by_scale(self, search: Search, cob: constant_bias.RoughFit, best: State) -> State:
+        """From noise and outliers as a mixture of two scales of the residuals has them."""
+        scales = TwoScales.of(cob.residual, float(np.exp(search.bounds[-1, 0])))
+        labels = search.problem.held(scales.wide_ones.astype(np.intp))
+        if not 0.0 < np.mean(labels) <= PRIOR.max_share:
+            return best
+        slab = Slab((scales.wide,), best.slab.mean_variance)
+        start = Candidate(np.append(cob.x[:-1], np.log(scales.narrow)), slab, labels, cob.curvature)
+        return best if _leads_to(search, best, start) else search.improve("two scales", start, best)
 
     def first_slabs(self, residual: Array, far: Mask, noise_variance: float) -> list[tuple[Slab, Labels]]:
         """Slabs to start from, with their labels: one group, and one for each side where both have outliers."""
@@ -78,11 +96,11 @@ class ConstantBias:
         return starts
 
 
-def _leads_to(search: Search, best: State, labels: Labels) -> bool:
-    """Whether single moves from these labels, at the parameters of a state, end in that state."""
-    if labels.max(initial=0) > best.slab.n_groups:
+def _leads_to(search: Search, best: State, start: Candidate) -> bool:
+    """Whether single moves from the labels of a start, at its parameters, end in those of a state."""
+    if start.labels.max(initial=0) > start.slab.n_groups:
         return False
-    support = search.support(Candidate(best.x, best.slab, labels))
+    support = search.support(start)
     support.climb()
     return np.array_equal(support.labels, best.labels)
 
@@ -213,7 +231,7 @@ class PlainResiduals:
     def __call__(self, search: Search, best: State) -> State:
         x, residual = self._plain(search, best.slab)
         order = np.argsort(residual, kind="stable")
-        cut = _best_cut(residual[order], self.min_members)
+        cut = best_cut(residual[order], self.min_members)
         if cut is None:
             return best
         splits = [(order[:cut], order[cut:]), (order[cut:], order[:cut])]
@@ -260,18 +278,6 @@ class OtherLevel:
         clean = (best.labels == 0).astype(np.intp)
         slab = replace(best.slab, variances=(max(best.slab.variances),), replaced=False, means=())
         return search.improve("other level", Candidate(best.x, slab, clean, best.curvature), best)
-
-
-def _best_cut(values: Array, least: int) -> int | None:
-    """Where to cut sorted values in two so that the sum of squares within both parts is the least; None if too few."""
-    n = len(values)
-    if n < 2 * least:
-        return None
-    cuts = np.arange(least, n - least + 1)
-    centred = values - values.mean()
-    below = np.cumsum(centred)[cuts - 1]
-    # Σ(v − v̄)² within falls by what the two means explain; both sums of centred values are equal but for their sign.
-    return int(cuts[np.argmax(below**2 * (1.0 / cuts + 1.0 / (n - cuts)))])
 
 
 @dataclass(frozen=True)
@@ -323,7 +329,7 @@ class OtherSlabs:
         bias = search.bias(state)[members]
         members = members[np.argsort(bias)]
         bias = np.sort(bias)
-        cut = _best_cut(bias, self.min_members)
+        cut = best_cut(bias, self.min_members)
         if cut is None:
             return None
         labels = state.labels.copy()
