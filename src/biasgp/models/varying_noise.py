@@ -69,6 +69,7 @@ class _NoisePolicy:
     tolerance: float = 1e-6  # nats; Newton's method converges quadratically
     max_rounds: int = 4  # of noise and model
     settled: float = 1.0  # nats by which a further round must be better
+    same_level: float = 2.0  # factor between two levels within which Newton's method ends at the same noise
     own_share: float = 0.5
     """Of the lowest noise variance that is left to the model's σ²."""
 
@@ -200,7 +201,8 @@ def _fitted_noise(noise_model: str, model: FitResult, residuals: Residuals, zero
         return None
     # From the level of the noise as it is, and from one that takes all residuals for noise which may be noise.
     usual, small = float(np.median(residuals.noise)), residuals.value[np.abs(residuals.value) < LEAST_BIAS]
-    levels = np.log(sorted({usual, max(usual, float(np.mean(small**2)) if len(small) else 0.0)})).tolist()
+    larger = float(np.mean(small**2)) if len(small) else 0.0
+    levels = np.log([usual, larger] if larger > POLICY.same_level * usual else [usual]).tolist()
     one = max(_maximised(residuals, np.empty((len(residuals.value), 0)), level)[0] for level in levels)
     found, lowest = list[tuple[float, Noise]](), float((residuals.mean + residuals.value).min())
     if noise_model in (AUTO, VARYING):

@@ -183,9 +183,7 @@ def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complet
     rows, *more = stages(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
-        state = recipe.begin(search)
-        for start in recipe.on_few:
-            state = start(search, state)
+        state = recipe.first(search, beam=recipe.beam if recipe.over_parameters.up_to >= len(problem) else 1)
     for wider in more:
         few_search, few_labels, known_rows = search, state.labels, np.searchsorted(wider, rows)
         # What a part of the readings has shown in full needs no more than adjusting to all of them.

@@ -33,7 +33,7 @@ class _SlabPrior:
     spotless: float = 0.5
     """Chance that a record has no outlier at all (chosen by benchmarks/faults.py, rows of no fault): with the share
     alone, a few of the readings of a clean record are always in doubt, and f is the worse for it."""
-    spotless_from: int = 151
+    spotless_from: int = 1
     """Readings from which on that is asked. Of fewer, a chain over parameters and labels (`ParameterAverage`) would
     hardly find its way from some outliers to none."""
     max_share: float = 0.5

@@ -226,6 +226,8 @@ class Search:
         self.bounds = covariance_bounds(problem)
         self.trace: list[Step] = []
         self.ended: list[State] = []
+        self.plain: Candidate | None = None
+        """A plain GP to the same readings, where a start has made one."""
         # None, not an empty θ: a kernel may have no free parameters.
         self._covariance: tuple[Array, Array, Pullback] | None = None
         self._latest: tuple[Array, Support | None] = np.empty(0), None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
 from biasgp.covariance.posterior import AveragedPosterior
@@ -21,6 +22,7 @@ from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.residual_levels import TwoScales, best_cut
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
+from biasgp.models.strategy import POLICY as STAGES
 from biasgp.models.strategy import covariance_starts
 from biasgp.models.varying_noise import AUTO
 from biasgp.optimize import POLICY, go_on, multistart
@@ -30,6 +32,9 @@ Start = Callable[[Search, State], State]
 """The better of the best state so far and the one that this start leads to."""
 NEAR = 5.0
 """Nats. A start is followed if its log evidence, before anything is fitted, is no further behind than this."""
+PLAIN_LOOKS, PLAIN_ITERATIONS = (1, 1), 15
+"""Of a plain GP: iterations after which its starts are compared, unless readings are too few to show which inputs
+matter; and from the best of them."""
 _Pair = tuple[tuple[int, int], tuple[int, int]]
 """Two readings, and a label for each."""
 
@@ -45,6 +50,8 @@ class ConstantBias:
 
     far: float = 2.0  # noise standard deviations from the fit at which a reading starts as an outlier
     iterations: int = 15
+    narrower: float = 0.5
+    """Share of the robust variance from which on that of the narrower of two scales says nothing else."""
     limits: tuple[float, float] = (1.5, 1.5)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the lopsided fit is
     tried: it is for outliers that are so many that they pass for signal or noise."""
@@ -66,17 +73,17 @@ class ConstantBias:
                     start = Candidate(cob.x, slab, labels, cob.curvature)
                     best = search.improve("constant bias", start, best)
             assert best is not None
-            best = self._by_scale(search, cob, best)
+            best = self._by_scale(search, cob, spread, best)
             if i == 1 and best is not None and not search.looks_non_gaussian(best, self.limits):
                 break
         assert best is not None
         return best
 
-    def _by_scale(self, search: Search, cob: constant_bias.RoughFit, best: State) -> State:
-        """From noise and outliers as a mixture of two scales of the residuals has them."""
+    def _by_scale(self, search: Search, cob: constant_bias.RoughFit, spread: float, best: State) -> State:
+        """From noise and outliers as a mixture of two scales of the residuals has them, if their spread is another."""
         scales = TwoScales.of(cob.residual, float(np.exp(search.bounds[-1, 0])))
         labels = search.problem.held(scales.wide_ones.astype(np.intp))
-        if not 0.0 < np.mean(labels) <= PRIOR.max_share:
+        if scales.narrow > self.narrower * spread or not 0.0 < np.mean(labels) <= PRIOR.max_share:
             return best
         slab = Slab((scales.wide,), best.slab.mean_variance)
         start = Candidate(np.append(cob.x[:-1], np.log(scales.narrow)), slab, labels, cob.curvature)
@@ -207,9 +214,11 @@ class NoOutlier:
         found = replace(found, slab=slab)
         hoped_for = search.evidence_at(found) + POLICY.optimism * report.promise
         if hoped_for < best.evidence - search.policy.hopeless_gap:
-            return best
+            return search.improve("no outlier", _plain_gp(search, slab), best, NEAR)
         found, _ = search.refit(found, self.iterations)
-        return search.improve("no outlier", replace(found, slab=slab, curvature=best.curvature), best, NEAR)
+        best = search.improve("no outlier", replace(found, slab=slab, curvature=best.curvature), best, NEAR)
+        # Labels may have led to another maximum of the length-scales than a plain GP's.
+        return search.improve("no outlier", _plain_gp(search, slab), best, search.policy.hopeless_gap)
 
 
 @dataclass(frozen=True)
@@ -221,15 +230,15 @@ class PlainResiduals:
     oracle's in half of the draws; of many outliers on both sides all were taken for noise in one draw of 20.
     """
 
-    looks: tuple[int, ...] = (1, 1)  # iterations after which the starts of the plain GP are compared
-    iterations: int = 15
     min_members: int = 2  # readings of a level
     limits: tuple[float, float] = (1.5, 1.5)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the farther half is
     tried."""
 
     def __call__(self, search: Search, best: State) -> State:
-        x, residual = self._plain(search, best.slab)
+        plain = _plain_gp(search, best.slab)
+        support = search.support(plain)
+        x, residual = plain.x[:-1], support.Qy / support.diagonal
         order = np.argsort(residual, kind="stable")
         cut = best_cut(residual[order], self.min_members)
         if cut is None:
@@ -249,18 +258,22 @@ class PlainResiduals:
             best = search.improve("plain residuals", start, best)
         return best
 
-    def _plain(self, search: Search, slab: Slab) -> tuple[Array, Array]:
-        """θ of a plain GP, and its leave-one-out residuals."""
-        no_labels = search.problem.held(np.zeros(len(search.y), dtype=np.intp))
-        # Readings that are known to be bad say little of f.
-        least = max(slab.variances) if no_labels.any() else PRIOR.lowest_variance
-        slab = Slab((least,), slab.mean_variance)
+
+def _plain_gp(search: Search, slab: Slab) -> Candidate:
+    """A plain GP from the usual starts; the slab is that of readings that are known to be bad."""
+    no_labels = search.problem.held(np.zeros(len(search.y), dtype=np.intp))
+    # Readings that are known to be bad say little of f.
+    least = max(slab.variances) if no_labels.any() else PRIOR.lowest_variance
+    slab = Slab((least,), slab.mean_variance)
+    if search.plain is None:
         objective, fixed = LabelledLikelihood(search.problem, slab, no_labels), np.log(slab.variances)
         bounds = np.vstack([search.bounds, np.column_stack([fixed, fixed])])
         starts = [np.append(start, fixed) for start in covariance_starts(search.kernel)]
-        plain = multistart(objective, starts, bounds, self.iterations, self.looks, search.policy.first_tolerance)
-        support = search.support(Candidate(plain.x[:-1], slab, no_labels))
-        return plain.x[:-2], support.Qy / support.diagonal
+        few = len(search.y) < STAGES.few_per_parameter * len(search.bounds)
+        looks = POLICY.looks if few else PLAIN_LOOKS
+        found = multistart(objective, starts, bounds, PLAIN_ITERATIONS, looks, search.policy.first_tolerance)
+        search.plain = Candidate(found.x[:-1], slab, no_labels)
+    return search.plain
 
 
 @dataclass(frozen=True)
@@ -357,6 +370,31 @@ class Suspects:
         if suspect.mean() >= PRIOR.max_share or np.array_equal(labels, best.labels):
             return best
         return search.improve("suspects", Candidate(best.x, best.slab, labels, best.curvature), best)
+
+
+@dataclass(frozen=True)
+class LeastLikely:
+    """From a share of the readings flagged, those that agree least with the others, whatever their odds.
+
+    Few readings of many inputs leave f so open that wrong labels are hardly unlikely: with fewer readings, those that
+    mislead f out of the way, it follows others.
+    """
+
+    shares: tuple[float, ...] = (0.2, 0.3)
+    up_to: int = 150  # readings
+
+    def __call__(self, search: Search, best: State) -> State:
+        if len(search.y) > self.up_to:
+            return best
+        for share in self.shares:
+            weights = search.support(best).log_weights()
+            odds = logsumexp(weights[:, 1:], axis=1) - weights[:, 0]
+            labels = np.zeros(len(odds), dtype=np.intp)
+            labels[np.argsort(-odds, kind="stable")[: int(share * len(odds))]] = 1
+            spread = max(1.0, float(np.exp(best.x[-1])))
+            start = Candidate(best.x, Slab((spread,), best.slab.mean_variance), labels, best.curvature)
+            best = search.improve("least likely", start, best)
+        return best
 
 
 @dataclass(frozen=True)
@@ -479,7 +517,7 @@ class FewReadings:
         picked: list[State] = []
         best: State | None = None
         for state in sorted(few.ended, key=lambda state: state.evidence, reverse=True):
-            seen = any(self._alike(state, other) for other in picked)
+            seen = not all(self.differ(state, other) for other in picked)
             behind = picked and state.evidence < picked[0].evidence - search.policy.hopeless_gap
             if seen or behind or len(picked) == self.max_picks:
                 continue
@@ -488,10 +526,10 @@ class FewReadings:
         assert best is not None
         return best
 
-    def _alike(self, one: State, other: State) -> bool:
-        """Whether two states have the same kind of slab and almost the same outliers."""
-        differ = float(np.mean((one.labels > 0) != (other.labels > 0)))
-        return one.slab.replaced == other.slab.replaced and differ < self.different
+    def differ(self, one: State, other: State) -> bool:
+        """Whether two states have other kinds of slab, or quite different outliers."""
+        share = float(np.mean((one.labels > 0) != (other.labels > 0)))
+        return one.slab.replaced != other.slab.replaced or share >= self.different
 
 
 def _carried_over(search: Search, few: Search, state: State, rows: NDArray[np.intp]) -> Candidate:
@@ -525,9 +563,11 @@ class Recipe:
 
     begin: ConstantBias = ConstantBias()
     on_few: tuple[Start, ...] = (PlainResiduals(), OtherLengths(), ForgottenInputs(), LongerLengths(), NoOutlier())
+    beam: int = 3
+    """States that the starts on few readings go on from, where these are all and parameters may be averaged over."""
     add_readings: FewReadings = FewReadings()
     where_labels_moved: OtherLengths = OtherLengths()
-    with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), Pairs(), Annealed())
+    with_all: tuple[Start, ...] = (OtherLevel(), MoreNoise(), OtherSlabs(), Suspects(), LeastLikely(), Pairs(), Annealed())
     second_look: tuple[float, float] | None = (3.0, 4.0)
     """Standard errors by which skewness and kurtosis of the residuals differ from a normal's where the search begins
     again with all readings. (A kernel that does not suit f moves the kurtosis as well.)"""
@@ -535,6 +575,22 @@ class Recipe:
     over_parameters: ParameterAverage = field(default_factory=ParameterAverage)
     noise_model: str = AUTO
     fence: float = 1e3  # robust standard deviations of y beyond which the size of a reading does not matter to the slab
+
+    def first(self, search: Search, beam: int) -> State:
+        """The best state by the starts on few readings.
+
+        Each goes on from the best so far, which need not be on the way to the best of all: up to so many states that
+        the first starts led to are gone on from.
+        """
+        begun, found = [self.begin(search)], []
+        for state in sorted(search.ended, key=lambda state: state.evidence, reverse=True):
+            if len(begun) < beam and all(self.add_readings.differ(state, known) for known in begun):
+                begun.append(state)
+        for state in begun:
+            for start in self.on_few:
+                state = start(search, state)
+            found.append(state)
+        return max(found, key=lambda state: state.evidence)
 
     def complete(self, search: Search, state: State) -> State:
         """With the slab and the labels that single moves from a start do not lead to."""
