@@ -33,7 +33,8 @@ from biasgp.data import SCENARIOS, STRESSES, two_sided
 from biasgp.kernels import Exponential, Kernel, SquaredExponential
 from biasgp.models import sparse
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.starts import RECIPE, ConstantBias, FewReadings, Recipe
+from biasgp.models.sparse.recipe import RECIPE, FewReadings, Recipe
+from biasgp.models.sparse.starts import ConstantBias
 from biasgp.study import SensorDesign
 
 FIELDS = ("draw", "without", "evidence", "mse", "warned", "seconds")

@@ -27,7 +27,7 @@ from biasgp import (
 )
 from biasgp.data import Scenario, simulate, toy
 from biasgp.kernels import Exponential, SquaredExponential
-from biasgp.models.sparse.starts import RECIPE
+from biasgp.models.sparse.recipe import RECIPE
 
 # Warnings of these on data without rhyme or reason are no error.
 CAUTIOUS = [

@@ -19,7 +19,7 @@ from biasgp.covariance.posterior import AveragedPosterior
 from biasgp.data.faults import FaultScenario, TogetherScenario
 from biasgp.estimators.categories import CategoryColumn
 from biasgp.kernels import Constant, Matern32, Same
-from biasgp.models.sparse.starts import RECIPE
+from biasgp.models.sparse.recipe import RECIPE
 from biasgp.persistence import ModelFileError, load_model, save_model
 
 N = 40

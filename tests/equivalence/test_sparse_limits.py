@@ -15,8 +15,8 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.labels import Support
+from biasgp.models.sparse.recipe import RECIPE
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
-from biasgp.models.sparse.starts import RECIPE
 
 SLAB = Slab((0.5,), 9.0)
 KERNELS = {"se": None, "matern": Matern52(ard=True), "exp": Exponential()}

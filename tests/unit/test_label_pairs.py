@@ -12,7 +12,7 @@ from biasgp.data import two_sided
 from biasgp.estimators import GaussianGP, SparseBiasGP
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support
-from biasgp.models.sparse.starts import Pairs
+from biasgp.models.sparse.ways_out import Pairs
 
 SLABS = {"one group": Slab((0.3,), 9.0), "two groups": Slab((0.3, 0.5), 9.0)}
 X = np.sort(np.append(2.3 * np.arange(10.0), [4.1, 5.1, 10.3, 10.4]))

@@ -22,7 +22,8 @@ from biasgp.models.sparse.average import LabelAverage
 from biasgp.models.sparse.explanations import support_without_episodes
 from biasgp.models.sparse.kinds import PRIOR, Slab
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
-from biasgp.models.sparse.starts import ConstantBias, MoreNoise
+from biasgp.models.sparse.starts import ConstantBias
+from biasgp.models.sparse.ways_out import MoreNoise
 from biasgp.optimize import minimize
 
 SLABS = {
@@ -187,7 +188,7 @@ def test_the_fit_is_the_best_that_any_search_came_to(one_d):
 def test_noise_that_was_lost_is_found_again(one_d):
     z = (one_d.y - np.median(one_d.y)) / one_d.y.std()
     search = Search(Problem(one_d.X, z, Matern32(ard=True).bind(one_d.X), np.zeros(len(z))))
-    found = ConstantBias()(search)
+    found = ConstantBias()(search)[0]
     assert MoreNoise()(search, found) is found
     lowest, p = search.bounds[-1, 0], len(found.x)
     at_lower = found.report.at_lower.copy()

@@ -12,13 +12,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from biasgp import GaussianGP, SparseBiasGP
 from biasgp.data import two_sided
+from biasgp.data.regimes import exactly
+from biasgp.data.simulate import one_dimensional
 from biasgp.kernels import Constant, Linear, Matern32, Periodic, Same, SquaredExponential
 from biasgp.models.problem import LengthScalePrior, Problem
-from biasgp.models.sparse import fit
+from biasgp.models.sparse import fit, kinds
+from biasgp.models.sparse import labels as labels_module
 from biasgp.models.sparse.average import ParameterAverage
 from biasgp.models.sparse.kinds import Slab
+from biasgp.models.sparse.recipe import RECIPE
+from biasgp.models.sparse.residual_levels import best_cut
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search, State
-from biasgp.models.sparse.starts import RECIPE, Annealed, ForgottenInputs, OtherLevel, PlainResiduals, _best_cut
+from biasgp.models.sparse.starts import ForgottenInputs, PlainResiduals
+from biasgp.models.sparse.ways_out import Annealed, LeastLikely, OtherLevel
 from biasgp.response import Identity, Scaling
 
 
@@ -85,9 +91,9 @@ def test_values_are_cut_where_the_least_is_left_within(values, least):
     def within(cut):
         return values[:cut].var() * cut + values[cut:].var() * (len(values) - cut)
 
-    cut = _best_cut(values, least)
+    cut = best_cut(values, least)
     assert within(cut) == pytest.approx(min(map(within, range(least, len(values) - least + 1))), abs=1e-9)
-    assert _best_cut(values[: 2 * least - 1], least) is None
+    assert best_cut(values[: 2 * least - 1], least) is None
 
 
 def test_an_input_that_was_given_up_comes_back():
@@ -214,6 +220,7 @@ def test_short_length_scales_cost_and_long_ones_do_not():
     assert_allclose(gradient, [0.0, -1.0 / 2.5])
 
 
+@pytest.mark.filterwarnings("ignore::biasgp.UntrustworthyFitWarning")
 def test_few_readings_are_averaged_over_their_parameters():
     rng = np.random.default_rng(0)
     X = np.sort(rng.standard_normal((60, 1)), axis=0)
@@ -238,3 +245,87 @@ def test_the_average_is_for_few_readings_of_few_inputs():
     assert average.is_for(problem(100, 1))
     assert not average.is_for(problem(300, 1))
     assert not average.is_for(problem(40, 5))
+
+
+def of_all_sizes(seed, share):
+    """100 readings of the paper's function at normal inputs, σ = .1, a share of them with a bias N(0, 1)."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((100, 1))
+    y = one_dimensional(X) + 0.1 * rng.standard_normal(100)
+    bias, out = rng.standard_normal(100), exactly(share, 100, rng)
+    return X, y + np.where(out, bias, 0.0), out
+
+
+def error_over_that_of_the_clean_readings(model, X, y, out):
+    grid = np.linspace(-2.2, 2.2, 200)[:, None]
+    oracle = GaussianGP().fit(X[~out], y[~out])
+    error, of_oracle = (np.sqrt(np.mean((each.predict(grid) - one_dimensional(grid)) ** 2)) for each in (model, oracle))
+    return error / of_oracle
+
+
+@pytest.mark.parametrize("draw", [37, 46])
+def test_many_small_outliers_are_not_taken_for_noise(draw):
+    # One noise for all readings has the better single labelling; the others have many that are as good.
+    X, y, out = of_all_sizes([5, 9, draw], 0.45)
+    search = searched(X, y, SquaredExponential())
+    (alone,) = replace(RECIPE.begin, narrower=0.0)(search)
+    found, without = RECIPE.begin(searched(X, y, SquaredExponential()))
+    assert without.evidence == alone.evidence < found.evidence - 2.0
+    assert np.mean(found.labels[out] > 0) > 0.5 > np.mean(alone.labels[out] > 0)
+
+
+def test_an_average_begins_where_labels_have_most_evidence_together():
+    X, y, _ = of_all_sizes([5, 9, 61], 0.45)
+    search = searched(X, y, SquaredExponential())
+    best = RECIPE.complete(search, RECIPE.first(search, RECIPE.beam))
+    found = ParameterAverage.beginning(search, best)
+
+    def together(state):
+        return state.evidence + search.support(state).log_volume()
+
+    assert found.evidence < best.evidence and together(found) > together(best) + 1.0
+    assert (found.labels > 0).sum() > 2 * (best.labels > 0).sum()
+
+
+def test_the_volume_is_what_other_labels_of_readings_in_doubt_add(monkeypatch):
+    # Far apart, with given parameters, no common mean and a given share, labels are independent of one another.
+    X = 100.0 * np.arange(6.0)[:, None]
+    search, slab = searched(X, np.array([0.1, 2.0, -1.0, 0.4, 1.4, -0.2]), SquaredExponential()), Slab((4.0,), 1e-9)
+    monkeypatch.setattr(kinds, "PRIOR", replace(kinds.PRIOR, outliers=2e6, clean=8e6, spotless=0.0))
+    monkeypatch.setattr(labels_module, "PRIOR", kinds.PRIOR)
+    x = np.append(SquaredExponential(length_scale=1.0).bind(X).theta, np.log(0.5))
+
+    def support(labels):
+        return search.support(Candidate(x, slab, np.array(labels)))
+
+    every = np.logaddexp.reduce([support(labels).log_evidence() for labels in np.ndindex(*(2,) * 6)])
+    for labels in ([0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0], [1, 1, 1, 0, 1, 1]):
+        found = support(labels)
+        assert found.log_evidence() + found.log_volume() == pytest.approx(every, abs=1e-4)
+
+
+def test_an_outlier_at_the_end_is_found_by_all_readings():
+    X, y, out = of_all_sizes([5, 6, 92], 0.05)
+    model = SparseBiasGP().fit(X, y)
+    assert error_over_that_of_the_clean_readings(model, X, y, out) < 1.5
+    assert not model.episodes_
+
+
+def test_episodes_are_compared_with_a_fit_without_that_is_worked_out():
+    X, y, out = of_all_sizes([5, 7, 27], 0.15)
+    model = SparseBiasGP().fit(X, y)
+    assert not model.episodes_
+    assert error_over_that_of_the_clean_readings(model, X, y, out) < 2.0
+
+
+def test_the_least_likely_readings_are_let_go():
+    # Labels of two readings are wrong, and with them f is so far off that no single move is uphill.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 4))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.05 * rng.standard_normal(60)
+    y[:9] += rng.choice([-1.0, 1.0], 9) * rng.uniform(1.0, 3.0, 9)
+    search = searched(X, y, SquaredExponential(ard=True))
+    best = settled(search, np.append(search.kernel.stretched(0.35).theta, np.log(0.2)), np.zeros(60, dtype=np.intp))
+    found = LeastLikely()(search, best)
+    assert found.evidence > best.evidence + 5.0 and (found.labels[:9] > 0).sum() > (best.labels[:9] > 0).sum()
+    assert LeastLikely(up_to=59)(search, best) is best

@@ -17,7 +17,7 @@ from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab
 from biasgp.models.sparse.labels import Support
 from biasgp.models.sparse.search import Candidate, LabelledLikelihood, Search
-from biasgp.models.sparse.starts import Pairs
+from biasgp.models.sparse.ways_out import Pairs
 from biasgp.persistence import load_model, save_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::biasgp.AmbiguousOutliersWarning")

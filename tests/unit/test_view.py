@@ -21,7 +21,7 @@ def table(n: int = 70) -> Table:
     t = np.arange(n)
     y = 5.0 + np.sin(t / 8.0) + 0.1 * rng.standard_normal(n)
     y[[12, 33]] += 4.0
-    y[[20, 41]] += 0.42  # these may be noise
+    y[[20, 41]] += 0.45  # these may be noise
     y[50:56] += 3.0
     order = rng.permutation(n)  # the table is in no order
     times = (pd.Timestamp("2026-01-01") + pd.to_timedelta(t, unit="h")).strftime("%Y-%m-%d %H:%M")

@@ -16,7 +16,7 @@ from biasgp.models.episodes import Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.sparse.left_out import LeftOut, LogOdds, left_out
-from biasgp.models.sparse.starts import RECIPE
+from biasgp.models.sparse.recipe import RECIPE
 from biasgp.response import ScaledResponse
 
 NONE, SPIKE, GROUP, REPLACED = "none", "spike", "group", "replaced"

@@ -35,7 +35,7 @@ from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import Slab, log_normal
-from biasgp.models.sparse.starts import RECIPE
+from biasgp.models.sparse.recipe import RECIPE
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.models.varying_noise import AUTO, Noise, ProportionalNoise, beside
 from biasgp.response import ScaledResponse

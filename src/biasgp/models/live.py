@@ -21,7 +21,7 @@ from biasgp.covariance.markov import MarkovEngine, state_space_of
 from biasgp.kernels import Kernel
 from biasgp.models.episodes import EpisodePrior
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.starts import RECIPE
+from biasgp.models.sparse.recipe import RECIPE
 
 _SPARE = 4
 """Places in the window per reading of the lag: it is moved to the front once in so many lags."""

@@ -36,7 +36,7 @@ class _SearchStages:
 
     starts: tuple[tuple[float, float], ...] = ((1.0, 0.2), (0.35, 0.2), (2.5, 0.5))
     """Length-scales as a multiple of the kernel's own, and the noise's share of the variance."""
-    few_from: int = 200  # with as many, a search begins on half of them,
+    few_from: int = 100  # with as many, a search begins on half of them,
     few: int = 200  # but no more than this many,
     few_per_parameter: int = 10
     """and no fewer than this many per parameter of the covariance: fewer do not show which inputs matter, and a search

@@ -28,8 +28,9 @@ from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
 from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
 from biasgp.models.sparse.left_out import Exact, exact, flags_and_levels, residuals, residuals_of
+from biasgp.models.sparse.recipe import RECIPE, Recipe
 from biasgp.models.sparse.search import POLICY, Candidate, Known, Search, SparseBiasFit, State, at_lower_bound
-from biasgp.models.sparse.starts import RECIPE, OtherLengths, Recipe
+from biasgp.models.sparse.starts import OtherLengths
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.models.varying_noise import LEAST_BIAS, Noise, beside, with_noise_model
 from biasgp.watch import stage
@@ -180,7 +181,7 @@ def _concluded(told: _Told, search: Search, state: State, complete: _Complete, f
 
 def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complete]:
     """The search on all readings by way of some of them: where it is then, and all that is left to be tried."""
-    rows, *more = stages(problem)
+    rows, *more = stages(problem) if len(problem) >= recipe.few_from else [np.arange(len(problem))]
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
         state = recipe.first(search, beam=recipe.beam if recipe.over_parameters.up_to >= len(problem) else 1)
@@ -354,7 +355,7 @@ class _Complete:
         limits = recipe.second_look if self.looks_again and search.problem.shared is None else None
         if limits is not None and search.looks_non_gaussian(state, limits):
             # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
-            again = recipe.complete(search, recipe.begin(search))
+            again = recipe.complete(search, recipe.begin(search)[0])
             state = again if again.evidence > state.evidence else state
         return state
 

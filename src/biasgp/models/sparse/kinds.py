@@ -31,11 +31,9 @@ class _SlabPrior:
     clean: float = 9.0
     """The share of outliers is Beta(outliers, clean): 0.1 with a standard deviation of 0.09."""
     spotless: float = 0.5
-    """Chance that a record has no outlier at all (chosen by benchmarks/faults.py, rows of no fault): with the share
-    alone, a few of the readings of a clean record are always in doubt, and f is the worse for it."""
-    spotless_from: int = 1
-    """Readings from which on that is asked. Of fewer, a chain over parameters and labels (`ParameterAverage`) would
-    hardly find its way from some outliers to none."""
+    """Chance that a record has no outlier at all (chosen by benchmarks/faults.py, rows of no fault, and shapes.py
+    --only few): with the share alone, a few of the readings of a clean record are always in doubt, and f is the worse
+    for it."""
     max_share: float = 0.5
     """A search never starts from more flagged readings than this share: the majority defines the signal."""
     lowest_variance: float = 1e-4
@@ -57,10 +55,9 @@ class _SlabPrior:
 
     def label(self, counts: Array, n: int) -> Array:
         """Probability of each label for one of n readings, given the number of each group among the others."""
-        shares, ahead = self.shares(counts, n - 1), self.spotless_ahead(n)
-        if ahead > 0.0:
-            shares[..., 0] *= np.where(counts.sum(axis=-1) > 0.0, 1.0, np.exp(ahead))
-            shares /= shares.sum(axis=-1, keepdims=True)
+        shares = self.shares(counts, n - 1)
+        shares[..., 0] *= np.where(counts.sum(axis=-1) > 0.0, 1.0, np.exp(self.spotless_ahead(n)))
+        shares /= shares.sum(axis=-1, keepdims=True)
         return shares
 
     def log_labels(self, counts: Array, n: int) -> float:
@@ -71,8 +68,6 @@ class _SlabPrior:
 
     def spotless_ahead(self, n: int) -> float:
         """Nats by which no outlier among n readings is likelier than by their share alone."""
-        if n < self.spotless_from:
-            return 0.0
         return float(np.log1p(self.spotless / (1.0 - self.spotless) * np.exp(-self._log_count(0.0, n))))
 
     def _log_count(self, n_out: float, n: int) -> float:
