@@ -224,18 +224,20 @@ class Annealed:
     temperatures: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
     """Of one sweep each. It finds the way out of such a state 13 times of 16, a longer or a hotter one less often."""
     runs: int = 1
+    most_moves: int = 100  # without a new factorisation: rounding adds up over many
     up_to: int = 500  # readings: a sweep costs about N³, as much as several evaluations
 
     def __call__(self, search: Search, best: State) -> State:
         if len(search.y) > self.up_to or best.slab.replaced or not best.labels.any():
             return best
         for seed in range(self.runs):
-            support, rng = search.support(best).copy(), np.random.default_rng(seed)
+            support, rng, moves = search.support(best).copy(), np.random.default_rng(seed), 0
             try:
                 for temperature in self.temperatures:
                     weights = support.log_weights()
-                    if support.sweep(self._shuffled(weights, rng), rng, temperature, weights):
-                        support = support.afresh()  # rounding adds up over many moves
+                    moves += support.sweep(self._shuffled(weights, rng), rng, temperature, weights)
+                    if moves > self.most_moves:
+                        support, moves = support.afresh(), 0
                 support.climb()
             except np.linalg.LinAlgError:  # and may be all that is left of Q where there is hardly any noise
                 continue
