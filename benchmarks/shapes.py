@@ -1,7 +1,7 @@
 """Outliers of every shape: many on one side, of all sizes, in few readings of many inputs, two-sided, in real tables.
 
     python benchmarks/shapes.py [--only many sizes few two-sided tables stress] [--rows "45 %"] [--draws 20]
-        [--tables FOLDER] [--others] [--out FILE.jsonl] [--save FILE.json] [--jobs 2]
+        [--first 0] [--tables FOLDER] [--others] [--out FILE.jsonl] [--save FILE.json] [--jobs 2]
 
 The error of SparseBiasGP over the oracle's (the plain GP's where there are no outliers) is a ratio of means over draws:
 of the RMSE of f (sizes, few), the MSE of f (many), the MAE of clean test readings (tables) and their MSE (two-sided and
@@ -226,6 +226,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--rows", nargs="+", help="only rows whose names have one of these words in them")
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw: others than those of the docs")
     parser.add_argument("--tables", type=Path, help="a folder of CSV files whose last column is the response")
     parser.add_argument("--others", action="store_true", help="fit the other robust models too")
     parser.add_argument("--out", type=Path, help="write every fit to a file, one JSON object per line")
@@ -240,7 +241,8 @@ def main() -> None:
     everything: list[dict[str, object]] = []
     rows: list[dict[str, object]] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        waiting = [[pool.submit(fit_one, case, r, arguments.others) for r in range(arguments.draws)] for case in chosen]
+        draws = range(arguments.first, arguments.first + arguments.draws)
+        waiting = [[pool.submit(fit_one, case, r, arguments.others) for r in draws] for case in chosen]
         for futures in waiting:
             found = [future.result() for future in futures]
             rows.append(report(found))
