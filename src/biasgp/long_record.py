@@ -150,7 +150,7 @@ def fit_long_record(
     return LongFit(
         state.kernel.scaled(state.scaling.scale**2),
         state.scaling.spread(state.noise) ** 2,
-        () if state.slab is None else state.slab.groups,
+        () if state.slab is None else state.slab.seen,
         sum(block.ends.n for block in blocks),
         sum(counts),
         -record.value,
@@ -306,7 +306,8 @@ def _fit_to_sample(model: LargeGP, blocks: Sequence[_Block], workers: _Workers) 
             f"sums and products), and numba; got {kernel!r}."
         )
     sparse = isinstance(estimator, SparseBiasGP)
-    slab = Slab.of_groups(estimator.groups_, estimator.replaced_) if sparse else None
+    n = sum(block.ends.n for block in blocks)
+    slab = Slab.of_groups(estimator.groups_, estimator.replaced_).with_unseen(n) if sparse else None
     return _State(estimator, kernel, estimator._scaled_noise_variance, slab)
 
 

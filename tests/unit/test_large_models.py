@@ -242,7 +242,7 @@ def test_a_majority_that_is_reported_is_doubted(monkeypatch):
     """However it comes about: the flags that the search works with are never the majority, those reported may be."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(40, 1))
-    everyone = Odds(np.ones(40), np.ones(40), np.ones(40), np.log(np.tile([0.1, 0.9], (40, 1))))
+    everyone = Odds(np.ones(40), np.ones(40), np.ones(40), np.log(np.tile([0.1, 0.45, 0.45], (40, 1))))
     monkeypatch.setattr(Odds, "of", lambda *args: everyone)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -451,7 +451,8 @@ class SparseBiasGP(LargeGP):
         """log p(y, clean) and log p(y, outlier), of this fit alone."""
         z = self._scaling.forward(readings)
         mean, variance = self._latent(X, include_noise=True)
-        joint = Slab.of_groups(self.groups_, self.replaced_).log_predictive(z, mean, variance)
+        slab = Slab.of_groups(self.groups_, self.replaced_).with_unseen(len(self.outlier_mask_))
+        joint = slab.log_predictive(z, mean, variance)
         if self._tails is not None:
             off = z - mean
             joint[:, 0] += self._tails.log_density(off, variance, self._noise_at(X)) - log_normal(off, variance)

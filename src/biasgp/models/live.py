@@ -21,7 +21,6 @@ from biasgp.covariance.markov import MarkovEngine, state_space_of
 from biasgp.kernels import Kernel
 from biasgp.models.episodes import EpisodePrior
 from biasgp.models.sparse.kinds import PRIOR, Group
-from biasgp.models.sparse.recipe import RECIPE
 
 _SPARE = 4
 """Places in the window per reading of the lag: it is moved to the front once in so many lags."""
@@ -62,14 +61,10 @@ class Kind(NamedTuple):
 
     @classmethod
     def all_of(cls, groups: Sequence[Group], replaced: bool, n: int) -> tuple[Kind, ...]:
-        """The kinds of outlier of a fit to n readings, and one for those that it has not seen.
-
-        That has the prior of a group's mean, and the share that the prior gives to what none of n readings was: without
-        it a reading of −20 would be signal to a model that knows of outliers at +5 only.
-        """
-        share = PRIOR.outliers / (n + PRIOR.outliers + PRIOR.clean)
-        unseen = cls(share, 0.0, RECIPE.begin.mean_std**2)
-        return (*(cls((1.0 - share) * g.share, g.mean, g.variance, replaced) for g in groups), unseen)
+        """The kinds of outlier of a fit to n readings, and one for those that it has not seen."""
+        unseen = PRIOR.unseen(n)
+        seen = (cls((1.0 - unseen.share) * g.share, g.mean, g.variance, replaced) for g in groups)
+        return (*seen, cls(unseen.share, unseen.mean, unseen.variance))
 
 
 def _rules(groups: Array, lag: int, prior: EpisodePrior = EpisodePrior()) -> Array:  # noqa: B008

@@ -34,6 +34,8 @@ class _SlabPrior:
     """Chance that a record has no outlier at all (chosen by benchmarks/faults.py, rows of no fault, and shapes.py
     --only few): with the share alone, a few of the readings of a clean record are always in doubt, and f is the worse
     for it."""
+    mean_std: float = 3.0
+    """Standard deviation of a group's mean bias, in robust standard deviations of y."""
     max_share: float = 0.5
     """A search never starts from more flagged readings than this share: the majority defines the signal."""
     lowest_variance: float = 1e-4
@@ -52,6 +54,13 @@ class _SlabPrior:
         total = n + self.outliers + self.clean
         groups = (n_out + self.outliers) / total * (counts + 1.0) / (n_out + n_groups)
         return np.concatenate([(n - n_out + self.clean) / total, groups], axis=-1)
+
+    def unseen(self, n: int) -> Group:
+        """The kind of outlier that n readings have not shown: it has the share that is left to what none of them was.
+
+        Without it a reading of −20 would be signal to a model that knows of outliers at +5 only.
+        """
+        return Group(self.outliers / (n + self.outliers + self.clean), 0.0, self.mean_std**2)
 
     def label(self, counts: Array, n: int) -> Array:
         """Probability of each label for one of n readings, given the number of each group among the others."""
@@ -100,6 +109,9 @@ class Slab:
     replaced: bool = False
     means: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
+    unseen: Group | None = None
+    """For predictions: the kind that no reading has been of, yet. It is the last of the groups, or, where these were
+    replaced, one more whose bias is added to f."""
 
     @classmethod
     def of_groups(cls, groups: Iterable[Group], replaced: bool) -> Slab:
@@ -115,6 +127,19 @@ class Slab:
         """
         variance = max(float(y.var()), noise_variance) + PRIOR.lowest_variance if len(y) > 1 else mean_variance
         return cls((variance,), mean_variance, replaced=True, means=(float(y.mean()) if len(y) else 0.0,))
+
+    def with_unseen(self, n: int) -> Slab:
+        """The same with the kind of outlier that n readings have not shown."""
+        unseen = PRIOR.unseen(n)
+        if self.replaced:
+            return replace(self, unseen=unseen)
+        groups = [replace(group, share=(1.0 - unseen.share) * group.share) for group in self.groups]
+        return replace(Slab.of_groups([*groups, unseen], replaced=False), unseen=unseen)
+
+    @property
+    def seen(self) -> tuple[Group, ...]:
+        """The groups but for the kind that was not seen."""
+        return self.groups if self.unseen is None or self.replaced else self.groups[:-1]
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -149,14 +174,21 @@ class Slab:
         `mean` and `variance`, with the same columns, are those of f + noise + the group's mean.
         """
         variance = variance + self.added
-        if self.replaced:
-            mean = np.array(np.broadcast_to(mean, variance.shape))
-            mean[:, 1], variance[:, 1] = self.means[0], self.variances[0]
-        return np.asarray(np.log(shares) + log_normal(y[:, None] - mean, variance))
+        if not self.replaced:
+            return np.asarray(np.log(shares) + log_normal(y[:, None] - mean, variance))
+        mean, around_f = np.array(np.broadcast_to(mean, variance.shape)), variance[:, 1].copy()
+        off = y - mean[:, 1]
+        mean[:, 1], variance[:, 1] = self.means[0], self.variances[0]
+        joint = np.asarray(np.log(shares) + log_normal(y[:, None] - mean, variance))
+        if self.unseen is not None:
+            other = np.log(self.unseen.share) + log_normal(off, around_f + self.unseen.variance)
+            joint[:, 1] = np.logaddexp(joint[:, 1], other)
+        return joint
 
     def log_predictive(self, y: Array, mean: Array, variance: Array) -> Array:
         """`log_joint` at the slab's own shares and means, where f + noise is N(mean, variance)."""
-        shares = np.array([1.0 - sum(self.shares), *self.shares])
+        other = self.unseen.share if self.replaced and self.unseen is not None else 0.0
+        shares = np.array([1.0 - sum(self.shares) - other, *self.shares])
         return self.log_joint(y, mean[:, None] + np.array([0.0, *self.means]), variance[:, None], shares)
 
     def widened(self, residual: Array, noise: Array, labels: Labels) -> Slab:

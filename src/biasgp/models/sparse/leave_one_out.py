@@ -8,7 +8,7 @@ would add is not worth the cost. Readings in doubt count less, by the probabilit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -100,8 +100,11 @@ class Odds:
             spread = np.maximum((precision * excess).sum(axis=0) / weight, PRIOR.lowest_variance)
         variances = np.where(enough, spread, slab.variances)
         shares = PRIOR.shares(counts, len(self.y))[1:]
-        groups = np.column_stack([shares, means, variances]).tolist()
-        return Slab.of_groups([Group(*each) for each in groups], slab.replaced)
+        groups = [Group(*each) for each in np.column_stack([shares, means, variances]).tolist()]
+        if slab.unseen is not None and not slab.replaced:
+            # What has not been seen may still be anything; its share would grow with the tails of the noise.
+            groups[-1] = slab.unseen
+        return replace(Slab.of_groups(groups, slab.replaced), unseen=slab.unseen)
 
     def moments_of_bias(self, slab: Slab) -> tuple[Array, Array]:
         """Posterior mean and variance of each bias, over its labels."""
@@ -123,7 +126,7 @@ class _OddsSearch:
         self.flagged[rows] = few.labels > 0
         self.flagged = problem.held(self.flagged.astype(np.intp)) > 0
         self.found = Found(few.report, len(few.labels))
-        self.slab = Slab.of_groups(few.groups, few.slab.replaced)
+        self.slab = Slab.of_groups(few.groups, few.slab.replaced).with_unseen(len(problem))
         self.trace = list(few.trace)
         self.around: Surroundings | None = None
         self._odds: Odds | None = None
@@ -209,6 +212,12 @@ class _OddsSearch:
         return float(density.sum()) - self.found.report.value + PRIOR.log_labels(np.array([len(out)]), len(labels))
 
 
+def _of_the_unseen_kind(slab: Slab, labels: Labels) -> list[Group]:
+    """That kind as a group, where there are readings of it after all."""
+    share = float(np.mean(labels > len(slab.seen)))
+    return [] if slab.unseen is None or share == 0.0 else [replace(slab.unseen, share=share)]
+
+
 def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, strategy: Strategy) -> SparseBiasFit:
     """The fit to all readings, from the exact fit to those in `rows`."""
     search = _OddsSearch(problem, strategy, few, rows)
@@ -234,7 +243,7 @@ def extend(few: SparseBiasFit, rows: Rows, problem: Problem, max_iter: int, stra
         probability=probability,
         bias=bias,
         bias_variance=variance,
-        groups=slab.groups,
+        groups=(*slab.seen, *_of_the_unseen_kind(slab, labels)),
         slab=slab,
         log_evidence=search.log_evidence(labels),
         leave_one_out=float(odds.log_density.sum()),

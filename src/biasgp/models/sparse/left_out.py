@@ -68,7 +68,8 @@ def left_out(problem: Problem, model: SparseBiasFit, ordering: Ordering | None, 
     if known is None:
         assert model.given_others is not None
         noise = (model.noise_variance + problem.known)[kept]
-        slab = Slab.of_groups(model.groups, model.slab.replaced)
+        # Fits of earlier versions do not have the kind that was not seen.
+        slab = model.slab if model.slab.unseen else Slab.of_groups(model.groups, model.slab.replaced)
         fitted = replace(problem[kept], kernel=model.kernel)
         return _ByNeighbours(fitted, noise, model.labels[kept] == 0, slab, *model.given_others[:, kept])
     runs, state = known.explanations[0]

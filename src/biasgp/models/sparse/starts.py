@@ -49,9 +49,6 @@ class ConstantBias:
     tried: it is for outliers that are so many that they pass for signal or noise."""
     minority: float = 0.2
     """Outliers start as two groups, above and below, where at least this share of them is on either side."""
-    mean_std: float = 3.0
-    """Prior standard deviation of a group's mean bias, in robust standard deviations of y; more where the residuals are
-    larger."""
 
     def __call__(self, search: Search) -> list[State]:
         """The best state, and the one without a mixture of two scales where that is another."""
@@ -87,7 +84,8 @@ class ConstantBias:
 
     def first_slabs(self, residual: Array, far: Mask, noise_variance: float) -> list[tuple[Slab, Labels]]:
         """Slabs to start from, with their labels: one group, and one for each side where both have outliers."""
-        mean_variance = max(self.mean_std**2, float((residual**2).max()))
+        # Larger than the prior's where the residuals are.
+        mean_variance = max(PRIOR.mean_std**2, float((residual**2).max()))
 
         def variance(group: Mask) -> float:
             return max(float(residual[group].var()), noise_variance) if group.sum() > 1 else 1.0
