@@ -242,6 +242,18 @@ def test_where_the_sensor_was_serviced_a_drift_ends():
     assert [(each.kind, each.rows[-1]) for each in model.episodes_] == [(RAMP, stop - 1)]
 
 
+def test_every_second_service_ends_a_drift_and_how_long_that_was_has_no_scale():
+    prior, n, service = EpisodePrior(), 2001, 1500
+    ordering = Ordering(np.arange(float(n)), np.array([service - 0.5]))
+    drifts = [Run(RAMP, first, service) for first in range(service - ordering.lengths[-1], service - 9)]
+    log_prior = np.array([ordering.log_prior_of((run,)) for run in drifts])
+    per_drift = prior.log_count(1, n) - np.log(prior.rate)
+    expected = prior.fault_before_event * prior.at_event
+    assert 0.75 * expected < np.exp(log_prior - per_drift + prior.scale_price).sum() < expected
+    shares = [np.exp(log_prior[-high:-low]).sum() for low, high in ((91, 191), (191, 391), (391, 791))]
+    assert np.ptp(np.log(shares)) < 0.2
+
+
 def test_a_model_file_keeps_episodes_and_notes(tmp_path):
     data = FaultScenario(kind="ramp", size=8.0, lengths=(40, 80), n=300).draw(random_state=3)
     y = data.y.copy()

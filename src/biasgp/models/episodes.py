@@ -50,7 +50,9 @@ class EpisodePrior:
     scale_price: float = 1.0
     """For choosing V: a size known to within a factor e either way, of the e⁴ or so that are possible."""
     at_event: float = 0.9
-    """Where the user names events: chance that an episode ends at the next of them, and that it is a drift."""
+    """Where the user names events: chance that an episode which ends at one of them is a drift."""
+    fault_before_event: float = 0.5
+    """Where the user names events: chance that there was a fault for one of them to end; others are routine."""
     off_event: float = 0.02
     """Where the user names events: chance that a level jumps anywhere but at the end of a fault there."""
 
@@ -60,9 +62,9 @@ class EpisodePrior:
         faulty = np.log1p(-self.faultless) + betaln(a + count, b + n - count) - betaln(a, b)
         return float(faulty if count else np.logaddexp(np.log(self.faultless), faulty))
 
-    def log_length(self, n: int) -> tuple[Array, Array]:
+    def log_length(self, n: int, tail: float = 2.0) -> tuple[Array, Array]:
         """log p(length) for lengths 0…n, and log p(at least so long), for runs that reach an end of the record."""
-        weights = (self.typical_length + np.arange(n + 1)) ** -2.0
+        weights = (self.typical_length + np.arange(n + 1)) ** -tail
         weights[: self.shortest] = 0.0
         weights /= max(weights.sum(), np.finfo(float).tiny)
         with np.errstate(divide="ignore"):
@@ -212,7 +214,11 @@ class Ordering:
                 at = begin + np.searchsorted(self.times[begin:end], self.events)
                 serviced[at[(begin < at) & (at < end)]] = True
             off = float(np.log(prior.off_event))
-            ends = np.where(serviced[stop], np.log(prior.at_event), ends + np.where(at_start | at_end, 0.0, off))
+            # A fault for each such event, not for so many readings: the rate of `log_count` is taken out again.
+            # No length scale is known of a fault that lasted until somebody came.
+            until_event, _ = prior.log_length(self._longest, tail=1.0)
+            until_event += np.log(prior.fault_before_event / prior.rate)
+            ends = np.where(serviced[stop], until_event[length], ends + np.where(at_start | at_end, 0.0, off))
             jumps, ends_there = np.log(1.0 - prior.at_event) + off, np.log(prior.at_event)
             kinds = {SHIFT: jumps, RAMP: ends_there, ERRATIC: jumps + np.log(prior.erratic)}
         possible = length <= self.longest[:, None]
