@@ -242,6 +242,25 @@ def test_where_the_sensor_was_serviced_a_drift_ends():
     assert [(each.kind, each.rows[-1]) for each in model.episodes_] == [(RAMP, stop - 1)]
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_fault_that_short_length_scales_follow_is_found_by_what_it_has_with_its_own(seed):
+    data = FaultScenario(size=20.0, noise=0.1, length_scale=6.0, count=1, n=200).draw(random_state=seed)
+    ((first, stop),) = data.faults
+    (episode,) = fitted(data.t, data.y).episodes_
+    assert (episode.rows[0], episode.rows[-1] + 1) == (first, stop)
+
+
+def test_explanations_that_the_fit_does_not_take_have_biases_of_their_own():
+    data = FaultScenario(size=4.0, count=1, n=200).draw(random_state=1)
+    ((first, stop),) = data.faults
+    model = fitted(data.t, data.y)
+    assert model.episodes_ == ()
+    (shift,) = (each[0] for each in model.alternatives_ if [one.kind for one in each] == [SHIFT])
+    assert (shift.rows[0], shift.rows[-1] + 1) == (first, stop)
+    assert abs(shift.bias - data.bias[first]) < 2.0 * shift.bias_std
+    assert "0.9" in next(note.evidence for note in model.notes_ if note.rows[0] == first)
+
+
 def test_every_second_service_ends_a_drift_and_how_long_that_was_has_no_scale():
     prior, n, service = EpisodePrior(), 2001, 1500
     ordering = Ordering(np.arange(float(n)), np.array([service - 0.5]))

@@ -376,9 +376,9 @@ class SparseBiasGP(LargeGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        self._own_episodes = tuple(sorted(self._in_users_units(model.episodes, model), key=lambda each: each.start))
+        self._own_episodes = tuple(sorted(self._in_users_units(model.episodes, model, response), key=lambda each: each.start))
         self.episodes_ = self._own_episodes
-        self.alternatives_ = tuple(self._in_users_units(each, model) for each in model.alternatives)
+        self.alternatives_ = tuple(self._in_users_units(each, model, response) for each in model.alternatives)
         self.doubt_, self._tails = model.doubt, model.tails
         self.diagnosis_ = (*model.findings, *self._not_converged(model))
         self.trustworthy_ = not self.diagnosis_
@@ -401,13 +401,22 @@ class SparseBiasGP(LargeGP):
         )
         return Finding("varying-noise", text)
 
-    def _in_users_units(self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit) -> tuple[Episode, ...]:
+    def _in_users_units(
+        self, episodes: tuple[Episode, ...], model: sparse.SparseBiasFit, response: ScaledResponse
+    ) -> tuple[Episode, ...]:
         """Episodes in the user's units."""
         if not episodes:
             return ()
         column = self._order_column()
         order = next((time.instants(model.order) for time in self.time_columns_ if time.index == column), model.order)
-        return tuple(in_users_units(each, order, self.bias_, self.bias_std_) for each in episodes)
+        found = []
+        for each in episodes:
+            bias, std = self.bias_, self.bias_std_
+            if np.isfinite(each.bias):
+                of_z = np.full(len(bias), each.bias)
+                bias, std = response.bias(of_z), response.bias_std(of_z, np.full(len(bias), each.bias_std))
+            found.append(in_users_units(each, order, bias, std))
+        return tuple(found)
 
     def _findings(self, model: sparse.SparseBiasFit) -> Iterator[Finding]:
         yield from super()._findings(model)

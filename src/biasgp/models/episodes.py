@@ -312,7 +312,8 @@ class Episode:
     start, stop : float or str
         The ordering variable at its first and at its last reading; a time as ISO 8601 text (UTC where it has a zone).
     bias, bias_std : float
-        Of its readings, in y's unit: at the end of a ramp, and the mean of y − f for a stuck or erratic sensor.
+        Of its readings, in y's unit, given the other episodes of the same explanation: at the end of a ramp, and the
+        mean of y − f for a stuck or erratic sensor.
     sensor : str
         The label of its sensor, where several share f; else empty.
     """

@@ -39,19 +39,18 @@ def with_episodes(
     `begin` works labels and slab out to the end, or is an earlier fit to the same readings to begin with; `finish`
     converges them and makes the fit, averaged over the parameters as well or not.
     """
-    ordering, policy = hunt.ordering, hunt.policy
     if isinstance(begin, SparseBiasFit):
         best, without, others = _recalled(hunt, begin)
     else:
         best, without, others = _searched(hunt, begin)
     if not best.runs or best.total_evidence <= hunt.none.evidence:
-        alternatives = tuple(tuple(ordering.episode(run) for run in runs) for runs in hunt.almost())
+        alternatives = tuple(each.episodes() for each in hunt.almost())
         found, state = finish(hunt.search, hunt.none.state, True)
         return replace(found, alternatives=alternatives, known=_known(found, [replace(hunt.none, state=state)]))
     others = [*(other for other, _ in without), *others, hunt.none, *hunt.ended]
     found, state = finish(best.search, best.state, False)
     best = replace(best, state=state)
-    explanations, weights = _weighted(best, others, policy)
+    explanations, weights = _weighted(best, others, hunt.policy)
     assert isinstance(found.posterior, AveragedPosterior)
     posterior = found.posterior
     own = Moments(
@@ -59,10 +58,11 @@ def with_episodes(
     )
     each = [own, *(QUICK(other.search.support(other.state), rng) for other in explanations[1:])]
     each = [at.averaged_over_ends(moments) for at, moments in zip(explanations, each, strict=True)]
-    named = [other.runs for other in explanations[1:]]
-    for run in hunt.possible(best):
-        if not any(run.first < other.stop and other.first < run.stop for runs in named for other in runs):
-            named.append((*best.runs, run))
+    named = explanations[1:]
+    for other in hunt.possible(best):
+        run = other.runs[-1]
+        if not any(run.first < one.stop and one.first < run.stop for each in named for one in each.runs):
+            named.append(other)
     bias, variance = mixture_moments(weights, [(moments.bias, moments.bias_variance) for moments in each])
     parts = tuple(_posterior(at, moments) for at, moments in zip(explanations, each, strict=True))
     return replace(
@@ -72,8 +72,8 @@ def with_episodes(
         bias=bias,
         bias_variance=variance,
         log_evidence=found.log_evidence + best.evidence - best.state.evidence,
-        episodes=tuple(ordering.episode(run, odds) for run, (_, odds) in zip(best.runs, without, strict=True)),
-        alternatives=tuple(tuple(ordering.episode(run) for run in runs) for runs in named),
+        episodes=best.episodes([odds for _, odds in without]),
+        alternatives=tuple(each.episodes() for each in named),
         known=_known(found, explanations, hunt.none.state, [odds for _, odds in without]),
     )
 
@@ -83,15 +83,18 @@ def _searched(
 ) -> tuple[Explanation, list[tuple[Explanation, float]], list[Explanation]]:
     """The best explanation; without each of its episodes, and the log odds against that; and others."""
     best = hunt.best()
+    finished = not best.runs
+    if finished:
+        hunt.none = hunt.completed(best, complete)
+        best = hunt.overlooked()
     others = hunt.others(best) if best.runs else []
     for other in others:
         if other.may_reach(best.total_evidence) and other.total_evidence > best.total_evidence:
             best = other
-    best = hunt.completed(best, complete)
-    if not best.runs:
-        hunt.none = best
-    elif best.evidence < hunt.none.evidence + hunt.policy.unfinished_gap:
-        hunt.none = hunt.completed(hunt.none, complete)
+    if best.runs:
+        best = hunt.completed(best, complete)
+        if not finished and best.evidence < hunt.none.evidence + hunt.policy.unfinished_gap:
+            hunt.none = hunt.completed(hunt.none, complete)
     return *hunt.supported(best), others
 
 

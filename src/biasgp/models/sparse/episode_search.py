@@ -35,6 +35,8 @@ class EpisodeSearch:
         self.base, self.judged = _opened(search), ordering.bad_stretches()
         self.none = Explanation((), ordering, self.base, search, best)
         self.ended = [self.none]
+        self.short: list[Explanation] = []
+        """Explanations that fall short of the fit without episodes at its parameters, with their own."""
         self._latest: tuple[Candidate, RunScan, float] | None = None
 
     def best(self) -> Explanation:
@@ -209,34 +211,43 @@ class EpisodeSearch:
             policy, max_rounds=rounds, round_iterations=iterations, later_iterations=iterations, tolerance=tolerance
         )
 
-    def possible(self, at: Explanation) -> list[Run]:
-        """Episodes beside those of an explanation that almost pay."""
+    def possible(self, at: Explanation) -> Iterator[Explanation]:
+        """The same with one more episode that almost pays, at the same parameters and labels."""
         scan = self._scan_of(at)[0].with_runs(at.runs)
-        found: list[Run] = []
-        while len(found) < self.policy.max_possible:
+        for _ in range(self.policy.max_possible):
             gain, run = scan.best()
             if gain <= -self.policy.one_more_gap:
                 break
-            found.append(run)
+            runs = (*at.runs, run)
+            yield Explanation(runs, self.ordering, self.base, self._search_with(runs), replace(at.state, support=None))
             scan = scan.with_run(run)
-        return found
 
-    def almost(self) -> list[tuple[Run, ...]]:
-        """Episodes that readings which are taken for faultless almost have."""
+    def overlooked(self) -> Explanation:
+        """The fit without episodes, or an explanation that is well ahead of it once its parameters are fitted.
+
+        One that is hardly ahead, and at the parameters of the signal alone is behind, may as well be the signal.
+        """
+        self.short = list(self._falling_short())
+        best = max((self.none, *self.short), key=_evidence)
+        ahead = best.evidence > self.none.evidence + self.policy.ambiguous_gap
+        return self._settled(best, best) if ahead else self.none
+
+    def almost(self) -> list[Explanation]:
+        """By episodes that readings which are taken for faultless almost have."""
         policy = self.policy
 
         def to_spare(each: Explanation) -> float:
             return each.evidence - self.none.evidence + self._gap_of(len(each.runs))
 
-        near = [each for each in (*self.ended, *self._falling_short()) if each.runs and to_spare(each) > 0.0]
+        near = [each for each in (*self.ended, *self.short) if each.runs and to_spare(each) > 0.0]
         near.sort(key=to_spare, reverse=True)
         if near:
             others = (*self.others(near[0]), *(other for each in near[:2] for other in self._around_shift(each)))
             near += [each for each in others if each.evidence > near[0].evidence - policy.ambiguous_gap]
-        found: list[tuple[Run, ...]] = []
+        found: list[Explanation] = []
         for each in near:
-            if all(differ(each.runs, known) for known in found):
-                found.append(each.runs)
+            if all(differ(each.runs, known.runs) for known in found):
+                found.append(each)
         return found
 
     def _falling_short(self) -> Iterator[Explanation]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import numpy as np
 
 from biasgp._typing import Array
-from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, Ordering, Run
+from biasgp.models.episodes import ERRATIC, RAMP, SHIFT, STEP, Episode, Ordering, Run
 from biasgp.models.run_scan import Ends, RunScan
 from biasgp.models.sparse.average import Moments
 from biasgp.models.sparse.labels import Support
@@ -59,6 +60,20 @@ class Explanation:
     def ends(self) -> tuple[Ends, ...]:
         """What is known of each episode given the others."""
         return tuple(around.ends(run) for around, run in zip(self._around, self.runs, strict=True))
+
+    def episodes(self, log_odds: Sequence[float] | None = None) -> tuple[Episode, ...]:
+        """As the user knows them, with the bias of each given this explanation; an erratic run has no one bias."""
+        P, Py = marginal_inverse(self.search.support(self.state))
+        found = []
+        for run, odds in zip(self.runs, log_odds or len(self.runs) * (0.0,), strict=True):
+            episode = self.ordering.episode(run, odds)
+            if run.kind != ERRATIC:
+                u = self.ordering.columns([run])[:, 0]
+                shrink = max(1.0 - run.variance * float(u @ P @ u), 0.0)
+                bias, variance = run.variance * float(u @ Py), run.variance * shrink
+                episode = replace(episode, bias=bias, bias_std=float(np.sqrt(variance)))
+            found.append(episode)
+        return tuple(found)
 
     def averaged_over_ends(self, moments: Moments) -> Moments:
         """Moments with each episode at its most probable ends, after averaging over the ends of each given the others.
