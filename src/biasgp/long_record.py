@@ -30,7 +30,7 @@ from biasgp.estimators.validation import check_query
 from biasgp.kernels import Kernel
 from biasgp.models.gaussian import Likelihood
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.kinds import Group, Slab
+from biasgp.models.sparse.kinds import PRIOR, Group, Slab
 from biasgp.models.sparse.leave_one_out import Odds
 from biasgp.models.strategy import POLICY, covariance_bounds
 from biasgp.optimize import Report, minimize, resume
@@ -307,7 +307,7 @@ def _fit_to_sample(model: LargeGP, blocks: Sequence[_Block], workers: _Workers) 
         )
     sparse = isinstance(estimator, SparseBiasGP)
     n = sum(block.ends.n for block in blocks)
-    slab = Slab.of_groups(estimator.groups_, estimator.replaced_).with_unseen(n) if sparse else None
+    slab = Slab.of_groups(estimator.groups_, estimator.replaced_).with_unseen(PRIOR.unseen(n)) if sparse else None
     return _State(estimator, kernel, estimator._scaled_noise_variance, slab)
 
 

@@ -34,7 +34,7 @@ from biasgp.models.diagnosis import Finding
 from biasgp.models.episodes import Episode, Ordering
 from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem
-from biasgp.models.sparse.kinds import Slab, log_normal
+from biasgp.models.sparse.kinds import PRIOR, Slab, log_cauchy, log_normal
 from biasgp.models.sparse.recipe import RECIPE
 from biasgp.models.strategy import EXACT_UP_TO
 from biasgp.models.varying_noise import AUTO, Noise, ProportionalNoise, beside
@@ -376,7 +376,8 @@ class SparseBiasGP(LargeGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        self._own_episodes = tuple(sorted(self._in_users_units(model.episodes, model, response), key=lambda each: each.start))
+        episodes = self._in_users_units(model.episodes, model, response)
+        self._own_episodes = tuple(sorted(episodes, key=lambda each: each.start))
         self.episodes_ = self._own_episodes
         self.alternatives_ = tuple(self._in_users_units(each, model, response) for each in model.alternatives)
         self.doubt_, self._tails = model.doubt, model.tails
@@ -460,13 +461,18 @@ class SparseBiasGP(LargeGP):
         """log p(y, clean) and log p(y, outlier), of this fit alone."""
         z = self._scaling.forward(readings)
         mean, variance = self._latent(X, include_noise=True)
-        slab = Slab.of_groups(self.groups_, self.replaced_).with_unseen(len(self.outlier_mask_))
+        unseen = PRIOR.unseen(len(self.outlier_mask_))
+        unseen = replace(unseen, share=0.5 * unseen.share)
+        slab = Slab.of_groups(self.groups_, self.replaced_).with_unseen(unseen)
         joint = slab.log_predictive(z, mean, variance)
         if self._tails is not None:
             off = z - mean
             joint[:, 0] += self._tails.log_density(off, variance, self._noise_at(X)) - log_normal(off, variance)
-        joint = joint + self._scaling.log_slope(readings)[:, None]
-        return joint[:, 0], np.asarray(logsumexp(joint[:, 1:], axis=1))
+        joint = joint + np.log1p(-unseen.share) + self._scaling.log_slope(readings)[:, None]
+        # The other half of what was not seen may have any size, by y's own scale: a transform may make too much of it.
+        size = np.sqrt(unseen.variance) * self._scaling.spread(1.0)
+        of_any_size = np.log(unseen.share) + log_cauchy(readings - self._scaling.backward(mean), size)
+        return joint[:, 0], np.asarray(logsumexp(np.column_stack([joint[:, 1:], of_any_size]), axis=1))
 
 
 def _on_tails(tails: Tails) -> Finding:

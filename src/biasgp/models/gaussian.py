@@ -40,7 +40,7 @@ def fit(problem: Problem, max_iter: int, strategy: Strategy = EXACT, noise_model
         noise_model,
         problem,
         found,
-        lambda each, before, noise: _fit(each, max_iter, strategy),
+        lambda each, *_: _fit(each, max_iter, strategy),
         _residuals,
     )
 

@@ -68,7 +68,7 @@ class _NoisePolicy:
     halvings: int = 12  # of a step that leads down
     tolerance: float = 1e-6  # nats; Newton's method converges quadratically
     max_rounds: int = 4  # of noise and model
-    settled: float = 1.0  # nats by which a further round must be better
+    settled: float = 3.0  # nats by which a further round must be better
     same_level: float = 2.0  # factor between two levels within which Newton's method ends at the same noise
     own_share: float = 0.5
     """Of the lowest noise variance that is left to the model's σ²."""
@@ -167,12 +167,13 @@ def with_noise_model(
     noise_model: str,
     problem: Problem,
     constant: _Model,
-    fit: Callable[[Problem, _Model, Noise], _Model],
+    fit: Callable[[Problem, _Model, Noise, _Model | None], _Model | None],
     residuals: Callable[[Problem, _Model], Residuals],
 ) -> _Model:
     """The model with the noise that has the most evidence; `constant`, with one σ², where residuals ask for no more.
 
-    A noise that is asked for by name is used whatever its evidence. `residuals` of a model and the readings that it was
+    A noise that is asked for by name is used whatever its evidence. `fit` goes on from a model, with a noise; it may be
+    given up (None) where it will not be better than another model. `residuals` of a model and the readings that it was
     fitted to may be those of a part of them.
     """
     best = found = constant
@@ -182,10 +183,14 @@ def with_noise_model(
         if noise is None:
             break
         readings = beside(problem, noise, found.posterior)
-        found = replace(fit(readings, found, noise), noise=noise)
+        # The labels that one σ² led to may hide how the noise varies: the first round need not be better.
+        fitted = fit(readings, found, noise, best if i > 0 else None)
+        if fitted is None:
+            break
+        found = replace(fitted, noise=noise)
         if found.evidence > best.evidence + ahead_by:
             best, ahead_by = found, POLICY.settled
-        elif i > 0:  # the labels that one σ² led to may hide how the noise varies: the first round need not be better
+        elif i > 0:
             break
     return best
 

@@ -12,30 +12,32 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from biasgp._typing import Array, Mask
-from biasgp.covariance.posterior import AveragedPosterior, MixturePosterior, mixture_moments
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
 from biasgp.models.episodes import STUCK, Episode, Ordering
 from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
-from biasgp.models.sparse.average import LabelAverage, Moments
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
-from biasgp.models.sparse.kinds import PRIOR, Group, Labels, Slab
+from biasgp.models.sparse.finish import Complete, Finish
+from biasgp.models.sparse.kinds import PRIOR, Labels, Slab
 from biasgp.models.sparse.left_out import Exact, exact, flags_and_levels, residuals, residuals_of
 from biasgp.models.sparse.recipe import RECIPE, Recipe
-from biasgp.models.sparse.search import POLICY, Candidate, Known, Search, SparseBiasFit, State, at_lower_bound
+from biasgp.models.sparse.search import POLICY, Candidate, Search, SearchPolicy, SparseBiasFit, State
 from biasgp.models.sparse.starts import OtherLengths
 from biasgp.models.strategy import EXACT, Strategy, stages
 from biasgp.models.varying_noise import LEAST_BIAS, Noise, beside, with_noise_model
+from biasgp.models.varying_noise import POLICY as NOISE
 from biasgp.watch import stage
 
 __all__ = ["Recipe", "RoughFit", "SparseBiasFit", "fit", "refit", "rough_fit"]
+_STAGES_OF_FEW = 2
+"""Some of the readings, and all of them."""
 
 
 def fit(
@@ -68,7 +70,7 @@ def fit(
     # And what somebody says against the readings is no reason for another noise.
     if found.known is None or any(note.code == "contradicted-verdict" for note in found.notes):
         return _to_keep(found)
-    finish = _Finish(recipe, max_iter, rng)
+    finish = Finish(recipe, max_iter, rng)
     found = _with_noise_model(found, problem, ordering, finish)
     left = exact(beside(problem, found.noise, found.posterior).clipped(recipe.fence), found, ordering)
     if diagnosis.are_peaks(*flags_and_levels(left)):
@@ -79,14 +81,14 @@ def fit(
 
 
 def _with_noise_model(
-    found: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: _Finish
+    found: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: Finish
 ) -> SparseBiasFit:
     """The fit with the noise that has the most evidence."""
     return with_noise_model(
         finish.recipe.noise_model,
         problem,
         found,
-        lambda each, before, noise: _with_noise(before, noise, each, ordering, finish),
+        lambda each, before, noise, best: _with_noise(before, noise, best, each, ordering, finish),
         lambda each, model: residuals(each.clipped(finish.recipe.fence), model, ordering),
     )
 
@@ -123,28 +125,43 @@ def _fit(
             return found
         return replace(_extended(few, rows, told.without(lasting), max_iter, strategy), noise=few.noise)
     search, state, complete = _searched(problem, recipe)
-    return _concluded(told, search, state, complete, _Finish(recipe, max_iter, rng))
+    return _concluded(told, search, state, complete, Finish(recipe, max_iter, rng))
 
 
 def _with_noise(
-    before: SparseBiasFit, noise: Noise, problem: Problem, ordering: Ordering | None, finish: _Finish
-) -> SparseBiasFit:
+    before: SparseBiasFit,
+    noise: Noise,
+    best: SparseBiasFit | None,
+    problem: Problem,
+    ordering: Ordering | None,
+    finish: Finish,
+) -> SparseBiasFit | None:
     """The fit to the same readings with what varies of their noise known, from where one with another noise ended.
 
     Where the noise is larger than that was, readings have been taken for outliers: it begins without small biases, too.
+    Given up where it falls behind the best fit with another noise.
     """
     assert before.known is not None
     told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
-    search = Search(told.problem)
+    search, to_beat = Search(told.problem, _policy(told.problem)), None
+    if best is not None and best.known is not None and best.known.none is None:
+        rival = best.known.without_episodes
+        own_prior = 0.0 if best.noise is None else best.noise.log_prior
+        # That the labels are the same says nothing: it is the noise that is new.
+        labels = np.full_like(rival.labels, -1)
+        evidence = rival.evidence + own_prior - noise.log_prior + NOISE.settled
+        to_beat = replace(rival, labels=labels, support=None, evidence=evidence)
     x = np.clip(np.append(state.x[:-1], np.log(noise.own)), *search.bounds.T)
     with blas_threads_for(len(told.problem)):
-        found = search.improve("noise that varies", Candidate(x, state.slab, state.labels, state.curvature))
+        found = search.improve("noise that varies", Candidate(x, state.slab, state.labels, state.curvature), to_beat)
+        if found is to_beat:
+            return None
         bias = search.bias(found) if not found.slab.replaced else search.y
         large = (found.labels > 0) & (np.abs(bias) > LEAST_BIAS)
         spread = max(float(np.var(bias[large])), PRIOR.lowest_variance) if large.any() else found.slab.variances[0]
         start = Candidate(found.x, Slab((spread,), found.slab.mean_variance), large.astype(np.intp), found.curvature)
         found = search.improve("large biases", start, found)
-    return _concluded(told, search, found, _Complete(finish.recipe, looks_again=False), finish)
+    return _concluded(told, search, found, Complete(finish.recipe, looks_again=False), finish)
 
 
 def _with_tails(found: SparseBiasFit, left: Exact) -> SparseBiasFit:
@@ -153,12 +170,13 @@ def _with_tails(found: SparseBiasFit, left: Exact) -> SparseBiasFit:
 
 
 def _without_labels(
-    before: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: _Finish
+    before: SparseBiasFit, problem: Problem, ordering: Ordering | None, finish: Finish
 ) -> SparseBiasFit:
     """The fit to readings none of which is an outlier by itself, from where one with outliers ended."""
     assert before.known is not None
     told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
-    search, slab = Search(told.problem), Slab(state.slab.variances[:1], state.slab.mean_variance)
+    search = Search(told.problem, _policy(told.problem))
+    slab = Slab(state.slab.variances[:1], state.slab.mean_variance)
     labels = np.zeros(len(told.problem), dtype=np.intp)
     with blas_threads_for(len(labels)):
         # From a noise that takes all for it.
@@ -166,10 +184,10 @@ def _without_labels(
         found = search.improve("no outlier", Candidate(x, slab, labels))
         found = OtherLengths()(search, found)
     recipe = replace(finish.recipe, with_all=())
-    return _concluded(told, search, found, _Complete(recipe, looks_again=False), replace(finish, recipe=recipe))
+    return _concluded(told, search, found, Complete(recipe, looks_again=False), replace(finish, recipe=recipe))
 
 
-def _concluded(told: _Told, search: Search, state: State, complete: _Complete, finish: _Finish) -> SparseBiasFit:
+def _concluded(told: _Told, search: Search, state: State, complete: Complete, finish: Finish) -> SparseBiasFit:
     """The fit to all readings from where the search for labels is."""
     with blas_threads_for(len(told.problem)):
         if told.ordering is None:
@@ -179,24 +197,30 @@ def _concluded(told: _Told, search: Search, state: State, complete: _Complete, f
     return told.everywhere(found)
 
 
-def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, _Complete]:
+def _policy(problem: Problem) -> SearchPolicy:
+    """How much work all readings are worth: no more than adjusting to them where a part has shown all in full."""
+    return POLICY.quick(POLICY.max_rounds) if len(stages(problem)) > _STAGES_OF_FEW else POLICY
+
+
+def _searched(problem: Problem, recipe: Recipe) -> tuple[Search, State, Complete]:
     """The search on all readings by way of some of them: where it is then, and all that is left to be tried."""
     rows, *more = stages(problem) if len(problem) >= recipe.few_from else [np.arange(len(problem))]
+    policy = _policy(problem)
     search = Search(problem[rows])
     with blas_threads_for(len(rows)):
         state = recipe.first(search, beam=recipe.beam if recipe.over_parameters.up_to >= len(problem) else 1)
     for wider in more:
         few_search, few_labels, known_rows = search, state.labels, np.searchsorted(wider, rows)
-        # What a part of the readings has shown in full needs no more than adjusting to all of them.
-        rough = wider is more[-1] and len(more) > 1
-        search, rows = Search(problem[wider], POLICY.quick(POLICY.max_rounds) if rough else POLICY), wider
+        rough = wider is more[-1] and policy is not POLICY
+        search, rows = Search(problem[wider], policy if rough else POLICY), wider
         with blas_threads_for(len(rows)):
-            state = recipe.add_readings(search, few_search, known_rows)
+            gap = search.policy.rival_gap if rough else search.policy.hopeless_gap
+            state = recipe.add_readings(search, few_search, known_rows, gap)
             if np.mean(state.labels[known_rows] != few_labels) > recipe.add_readings.different:
                 state = recipe.where_labels_moved(search, state, known_rows)
             if wider is not more[-1]:
-                state = _Complete(recipe, looks_again=True)(search, state)
-    return search, state, _Complete(recipe, looks_again=len(more) == 1)
+                state = Complete(recipe, looks_again=True)(search, state)
+    return search, state, Complete(recipe, looks_again=len(more) == 1)
 
 
 @dataclass(frozen=True)
@@ -280,7 +304,7 @@ def refit(
         return _extended(few, np.arange(len(few.labels)), told.without(lasting), max_iter, strategy)
     if known is None or not np.array_equal(told.kept, np.ones_like(told.kept) if known.kept is None else known.kept):
         return fit(problem, max_iter, rng, strategy, ordering=ordering)
-    search, finish = Search(told.problem), _Finish(RECIPE, max_iter, rng, known)
+    search, finish = Search(told.problem), Finish(RECIPE, max_iter, rng, known)
     search.trace, search.ended = list(before.trace), [s for s in known.rivals if _agrees(told.problem, s)]
     with blas_threads_for(len(told.problem)):
         if told.ordering is None:
@@ -341,46 +365,6 @@ class _Told:
         return replace(found, probability=np.where(np.isnan(verdict), found.probability, verdict))
 
 
-@dataclass(frozen=True)
-class _Complete:
-    """All that is tried from the best state so far; `looks_again` where that began with fewer readings."""
-
-    recipe: Recipe
-    looks_again: bool
-
-    def __call__(self, search: Search, state: State) -> State:
-        recipe = self.recipe
-        state = recipe.complete(search, state)
-        # The first starts know nothing of episodes.
-        limits = recipe.second_look if self.looks_again and search.problem.shared is None else None
-        if limits is not None and search.looks_non_gaussian(state, limits):
-            # Few of the readings may have been too few to follow f: the residuals of all of them are not noise.
-            again = recipe.complete(search, recipe.begin(search)[0])
-            state = again if again.evidence > state.evidence else state
-        return state
-
-
-@dataclass(frozen=True)
-class _Finish:
-    """From the state where a search ended to the fit; one that is known from an earlier fit has converged."""
-
-    recipe: Recipe
-    max_iter: int
-    rng: np.random.Generator
-    known: Known | None = None
-
-    def __call__(self, search: Search, state: State, over_parameters: bool) -> tuple[SparseBiasFit, State]:
-        """The fit, averaged over the parameters as well or not, and its state."""
-        over_parameters = over_parameters and self.recipe.over_parameters.is_for(search.problem)
-        if self.known is None or not self.known.is_at(state):
-            state = self.recipe.over_parameters.beginning(search, state) if over_parameters else state
-            state = search.converged(state, self.max_iter)
-        found = _finish(search, state, self.recipe.average, self.rng)
-        if over_parameters:
-            found = _over_parameters(found, *self.recipe.over_parameters(search, state, self.rng))
-        return _judged(found, search, state), state
-
-
 def _rows_outside(episodes: list[Episode], n: int) -> Mask:
     """Readings that are in none of these episodes."""
     outside = np.ones(n, dtype=bool)
@@ -392,97 +376,3 @@ def _renumbered(rows: Rows, kept: Mask) -> NDArray[np.intp]:
     """Indices of the rows that are kept, among those that are."""
     number = np.cumsum(kept) - 1
     return np.asarray(number[np.arange(len(kept))[rows][kept[rows]]])
-
-
-def _judged(found: SparseBiasFit, search: Search, state: State) -> SparseBiasFit:
-    """With the reasons not to use a fit: how much of the uncertainty of f is doubt about the labels."""
-    support, places = search.support(state), _between_readings(search)
-    known = _given_labels(search, state, places)
-    variance = found.posterior.mean_and_variance(places)[1]
-    for rival in search.rivals(state):
-        odds = expit(rival.evidence - state.evidence)
-        variance = variance + odds * (1.0 - odds) * (_given_labels(search, rival, places)[0] - known[0]) ** 2
-    with_labels, least = float(np.mean(known[1])), np.finfo(float).eps * float(support.C.diagonal().mean())
-    # Where f itself hardly varies (a linear kernel at its centre), nothing can be in doubt.
-    doubt = float(np.mean(variance)) / with_labels if with_labels > least else 1.0
-    flagged = found.probability > 0.5
-    findings = diagnosis.doubts(flagged, support.nearest_flagged(flagged), doubt)
-    rivals = tuple(replace(rival, support=None) for rival in search.rivals(state))
-    alone = replace(state, support=support)
-    return replace(found, doubt=doubt, findings=tuple(findings), known=Known((((), alone),), rivals=rivals))
-
-
-def _between_readings(search: Search) -> Array:
-    """Places half-way between two readings: at one itself, f is known to its noise, which may be none."""
-    X = search.X
-    if search.kernel.category_columns:
-        return X
-    chosen = np.random.default_rng(len(X)).permutation(len(X))[: diagnosis.POLICY.most_places]
-    return np.asarray(0.5 * (X[chosen] + X[np.roll(chosen, 1)]))
-
-
-def _given_labels(search: Search, at: State, places: Array) -> tuple[Array, Array]:
-    """Mean and variance of f there, if labels and parameters of a state were the true ones."""
-    support, kernel = search.support(at), search.kernel.with_theta(at.x[:-1])
-    means, covariance = support.posterior_of_means()
-    cross = kernel(places, search.X)
-    by_means = cross @ support.U
-    variance = kernel.diag(places) - np.einsum("ij,ij->i", cross @ support.Q, cross)
-    variance += np.einsum("ij,jk,ik->i", by_means, covariance, by_means)
-    return cross @ (support.Qy - support.U @ means), np.maximum(variance, 0.0)
-
-
-def _over_parameters(found: SparseBiasFit, each: list[Moments], parameters: list[Array]) -> SparseBiasFit:
-    """A fit averaged over draws of its parameters. Its kernel is the best one, its noise variance the mean."""
-    weights = (1.0 / len(each),) * len(each)
-    kernels = [found.kernel.with_theta(x[:-1]) for x in parameters]
-    X = found.posterior.X
-    parts = [AveragedPosterior(k, X, m.alpha, m.precision) for k, m in zip(kernels, each, strict=True)]
-    bias, variance = mixture_moments(weights, [(moments.bias, moments.bias_variance) for moments in each])
-    return replace(
-        found,
-        noise_variance=float(np.mean([np.exp(x[-1]) for x in parameters])),
-        posterior=MixturePosterior(weights, tuple(parts)),
-        probability=np.mean([moments.probability for moments in each], axis=0),
-        bias=bias,
-        bias_variance=variance,
-    )
-
-
-def _finish(search: Search, state: State, average: LabelAverage, rng: np.random.Generator) -> SparseBiasFit:
-    """The fit of a converged state: averaged over the labels in doubt, with what it has to say against itself."""
-    support, slab, labels, x = search.support(state), state.slab, state.labels, state.x
-    means, covariance = support.posterior_of_means()
-    variances = slab.variances + covariance.diagonal()
-    if slab.replaced:
-        means, variances = np.array(slab.means), np.array(slab.variances)
-    shares = PRIOR.shares(slab.counts(labels), len(labels))[1:]
-    log_density = logsumexp(support.log_weights(), axis=1)
-    moments = average(support, rng)
-    # The readings that are reported as outliers: by the average over labels.
-    flagged = moments.probability > 0.5
-    residuals = np.full(len(labels), np.nan)
-    residuals[labels == 0] = support.standardised_residuals()
-    bounded, noise = at_lower_bound(search.kernel, state.report), float(support.clean_noise.min())
-    against, said = support.log_odds_against_verdict(), search.problem.verdict
-    if against is not None:
-        against[np.ones(len(labels), dtype=bool) if said is None else np.isnan(said)] = np.nan
-    notes = diagnosis.notes(residuals, flagged, support.nearest_flagged(flagged), noise, bounded, against)
-    kernel = search.kernel.with_theta(x[:-1])
-    return SparseBiasFit(
-        kernel=kernel,
-        noise_variance=float(np.exp(x[-1])),
-        posterior=AveragedPosterior(kernel, search.X, moments.alpha, moments.precision),
-        report=state.report,
-        labels=labels,
-        probability=moments.probability,
-        bias=moments.bias,
-        bias_variance=moments.bias_variance,
-        groups=tuple(Group(*each) for each in np.column_stack([shares, means, variances]).tolist()),
-        slab=slab,
-        log_evidence=state.evidence,
-        leave_one_out=float(log_density.sum()),
-        trace=tuple(search.trace),
-        findings=(),
-        notes=tuple(notes),
-    )

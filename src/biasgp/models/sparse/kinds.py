@@ -23,6 +23,11 @@ def log_normal(residual: Array, variance: Array | float) -> Array:
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + residual**2 / variance))
 
 
+def log_cauchy(x: Array, scale: float) -> Array:
+    """log density of a Cauchy variable around zero."""
+    return np.asarray(-np.log(np.pi * scale) - np.log1p((x / scale) ** 2))
+
+
 @dataclass(frozen=True)
 class _SlabPrior:
     """What is assumed of outliers before the data. Variances are in units of y's robust variance."""
@@ -128,9 +133,8 @@ class Slab:
         variance = max(float(y.var()), noise_variance) + PRIOR.lowest_variance if len(y) > 1 else mean_variance
         return cls((variance,), mean_variance, replaced=True, means=(float(y.mean()) if len(y) else 0.0,))
 
-    def with_unseen(self, n: int) -> Slab:
-        """The same with the kind of outlier that n readings have not shown."""
-        unseen = PRIOR.unseen(n)
+    def with_unseen(self, unseen: Group) -> Slab:
+        """The same with a kind of outlier that the readings have not shown."""
         if self.replaced:
             return replace(self, unseen=unseen)
         groups = [replace(group, share=(1.0 - unseen.share) * group.share) for group in self.groups]

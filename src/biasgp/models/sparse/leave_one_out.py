@@ -126,7 +126,7 @@ class _OddsSearch:
         self.flagged[rows] = few.labels > 0
         self.flagged = problem.held(self.flagged.astype(np.intp)) > 0
         self.found = Found(few.report, len(few.labels))
-        self.slab = Slab.of_groups(few.groups, few.slab.replaced).with_unseen(len(problem))
+        self.slab = Slab.of_groups(few.groups, few.slab.replaced).with_unseen(PRIOR.unseen(len(problem)))
         self.trace = list(few.trace)
         self.around: Surroundings | None = None
         self._odds: Odds | None = None

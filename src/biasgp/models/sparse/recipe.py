@@ -31,13 +31,14 @@ class FewReadings:
     max_picks: int = 4
     different: float = 0.04  # share of the readings whose labels differ, for a state to be worth a search of its own
 
-    def __call__(self, search: Search, few: Search, rows: NDArray[np.intp]) -> State:
+    def __call__(self, search: Search, few: Search, rows: NDArray[np.intp], gap: float) -> State:
+        """The best state with all readings; states of the few that are further behind than the gap are left."""
         search.trace += few.trace
         picked: list[State] = []
         best: State | None = None
         for state in sorted(few.ended, key=lambda state: state.evidence, reverse=True):
             seen = not all(self.differ(state, other) for other in picked)
-            behind = picked and state.evidence < picked[0].evidence - search.policy.hopeless_gap
+            behind = picked and state.evidence < picked[0].evidence - gap
             if seen or behind or len(picked) == self.max_picks:
                 continue
             picked.append(state)
