@@ -139,7 +139,8 @@ def _with_noise(
     """The fit to the same readings with what varies of their noise known, from where one with another noise ended.
 
     Where the noise is larger than that was, readings have been taken for outliers: it begins without small biases, too.
-    Given up where it falls behind the best fit with another noise.
+    In a further round, which the best fit is given for, labels move one by one only; it is given up where it falls
+    behind.
     """
     assert before.known is not None
     told, state = _Told(problem, ordering, finish.recipe.fence), before.known.without_episodes
@@ -156,12 +157,18 @@ def _with_noise(
         found = search.improve("noise that varies", Candidate(x, state.slab, state.labels, state.curvature), to_beat)
         if found is to_beat:
             return None
-        bias = search.bias(found) if not found.slab.replaced else search.y
-        large = (found.labels > 0) & (np.abs(bias) > LEAST_BIAS)
-        spread = max(float(np.var(bias[large])), PRIOR.lowest_variance) if large.any() else found.slab.variances[0]
-        start = Candidate(found.x, Slab((spread,), found.slab.mean_variance), large.astype(np.intp), found.curvature)
-        found = search.improve("large biases", start, found)
-    return _concluded(told, search, found, Complete(finish.recipe, looks_again=False), finish)
+        if best is None:
+            found = search.improve("large biases", _with_large_biases(search, found), found)
+    recipe = finish.recipe if best is None else replace(finish.recipe, with_all=())
+    return _concluded(told, search, found, Complete(recipe, looks_again=False), finish)
+
+
+def _with_large_biases(search: Search, state: State) -> Candidate:
+    """Where a search begins that takes small biases for noise."""
+    bias = search.bias(state) if not state.slab.replaced else search.y
+    large = (state.labels > 0) & (np.abs(bias) > LEAST_BIAS)
+    spread = max(float(np.var(bias[large])), PRIOR.lowest_variance) if large.any() else state.slab.variances[0]
+    return Candidate(state.x, Slab((spread,), state.slab.mean_variance), large.astype(np.intp), state.curvature)
 
 
 def _with_tails(found: SparseBiasFit, left: Exact) -> SparseBiasFit:
