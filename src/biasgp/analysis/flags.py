@@ -27,9 +27,10 @@ CF_MEANINGS = {
     9: "missing",
     10: "detection_limit",
     11: "erratic",
+    12: "crowd",
 }
 """What a reading is, as CF's flag_meanings names it."""
-_KINDS = {"spike": 1, "group": 2, "shift": 3, "step": 4, "ramp": 5, "stuck": 6, "erratic": 11}
+_KINDS = {"spike": 1, "group": 2, "shift": 3, "step": 4, "ramp": 5, "stuck": 6, "erratic": 11, "crowd": 12}
 
 
 @dataclass(frozen=True)

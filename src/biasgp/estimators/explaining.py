@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from biasgp._typing import Array, Mask
 from biasgp.messages import quantity
 from biasgp.models import sparse
-from biasgp.models.episodes import Ordering
+from biasgp.models.episodes import CROWD, Ordering
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import log_normal
 from biasgp.models.sparse.left_out import LeftOut, LogOdds, left_out
@@ -44,7 +44,7 @@ class ReadingExplanation:
         What was read, and mean and standard deviation of f there without this reading.
     reading_std : float
         Standard deviation of a good reading there: that of f, and noise.
-    kind : {"none", "spike", "group", "replaced", "stuck", "shift", "step", "ramp", "erratic"}
+    kind : {"none", "spike", "group", "replaced", "stuck", "shift", "step", "ramp", "erratic", "crowd"}
         What it was taken for: good; an outlier by itself; one of a group of about the same bias (`group_mean`); a value
         that has nothing to do with f; or one of an episode.
     group_mean : float
@@ -136,6 +136,7 @@ class ReadingExplanation:
             SPIKE: f"a spike, {size}",
             GROUP: f"one of a group with biases of about {quantity(self.group_mean, unit)}",
             REPLACED: "a value that has nothing to do with the truth",
+            CROWD: f"one of several at one place that agree with one another only, {size}",
         }
         return words.get(self.kind, f"in a fault that lasted ({self.kind}), {size}")
 
@@ -167,7 +168,7 @@ class Explainer:
         """A function that explains one reading; what it needs of all of them is found out once."""
         columns, left, odds = self._explained(estimator, ordering)
         index = np.flatnonzero(self._kept(estimator))
-        in_episodes = {row for episode in estimator.episodes_ for row in episode.rows}
+        in_episodes = {row for episode in estimator._faults for row in episode.rows}
 
         def explanation(i: int) -> ReadingExplanation:
             own = {name: values[i] for name, values in columns.items() if name not in BESIDE}
@@ -187,7 +188,7 @@ class Explainer:
         if self.model.known is not None:
             return np.ones(len(self.problem), dtype=bool) if kept is None else kept
         out = np.ones(len(self.problem), dtype=bool)
-        out[[row for episode in estimator.episodes_ for row in episode.rows]] = False
+        out[[row for episode in estimator._faults for row in episode.rows]] = False
         return out
 
     def _explained(self, estimator: Any, ordering: Ordering | None) -> tuple[dict[str, Any], LeftOut, LogOdds]:
@@ -200,7 +201,7 @@ class Explainer:
         free = np.isnan(
             estimator.verdict_
         )  # labels that can follow: of readings that neither verdict nor episode holds
-        free[[row for episode in estimator.episodes_ for row in episode.rows]] = False
+        free[[row for episode in estimator._faults for row in episode.rows]] = False
         sway = _spread(left.sway(moves[kept], inside, self.model.groups, free[kept]), kept, 0.0)
         probability = columns["probability"]
         columns["worth"] = np.minimum(probability, 1.0 - probability) * (1.0 + sway)
@@ -209,12 +210,12 @@ class Explainer:
     def _everywhere(self, inside: LogOdds, estimator: Any, kept: Mask) -> LogOdds:
         """With the readings that the fit left out: their odds are those of their episodes, whatever they are."""
         if kept.all():
-            return inside.in_episodes(estimator.episodes_)
+            return inside.in_episodes(estimator._faults)
         mean, variance = estimator._posterior.mean_and_variance(self.problem.X[~kept])
         density = log_normal(self.problem.y[~kept] - mean, variance + self._noise[~kept])
         rest = (mean, variance, np.zeros(len(mean)), density, density)
         each = zip(astuple(inside), rest, strict=True)
-        return LogOdds(*(_spread(values, kept, other) for values, other in each)).in_episodes(estimator.episodes_)
+        return LogOdds(*(_spread(values, kept, other) for values, other in each)).in_episodes(estimator._faults)
 
     @property
     def _noise(self) -> Array:
@@ -264,13 +265,13 @@ class Explainer:
             nearest = np.abs(off[:, None] - [group.mean for group in groups]).argmin(axis=1)
             of = np.where(self.model.labels > 0, self.model.labels - 1, nearest)
             single = flagged.copy()
-            single[[row for episode in estimator.episodes_ for row in episode.rows]] = False
+            single[[row for episode in estimator._faults for row in episode.rows]] = False
             members = np.bincount(of[single], minlength=len(groups))
             alike = np.array([group.mean**2 > group.variance for group in groups])[of] & (members > 1)[of]
             kind[flagged] = np.where(alike, GROUP, SPIKE)[flagged]
             scaling, biased = estimator._scaling, odds.mean + np.array([group.mean for group in groups])[of]
             mean[flagged & alike] = (scaling.backward(biased) - scaling.backward(odds.mean))[flagged & alike]
-        for episode in estimator.episodes_:
+        for episode in estimator._faults:
             kind[list(episode.rows)], mean[list(episode.rows)] = episode.kind, np.nan
         return kind, mean
 

@@ -31,7 +31,7 @@ from biasgp.messages import quantity
 from biasgp.models import sparse
 from biasgp.models.censored import alternate
 from biasgp.models.diagnosis import Finding
-from biasgp.models.episodes import Episode, Ordering
+from biasgp.models.episodes import CROWD, Episode, Ordering
 from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem
 from biasgp.models.sparse.kinds import PRIOR, Slab, log_cauchy, log_normal
@@ -213,7 +213,7 @@ class SparseBiasGP(LargeGP):
         with self._watching() as watch, blas_threads_for(len(problem)):
             ordering = self._ordering(problem, known.events)
             rng, strategy = np.random.default_rng(self.random_state), self._strategy(problem)
-            before = replace(known.model, trace=self.trace_, episodes=self._own_episodes)
+            before = replace(known.model, trace=self.trace_, episodes=(*self._own_episodes, *self._own_crowds))
             found = replace(sparse.refit(before, problem, self.max_iter, rng, strategy, ordering), noise=before.noise)
             self._readings = replace(known, problem=problem, model=_where_it_ended(found))
             model = self._with_own_errors(self._with_sensors(found, problem), problem)
@@ -376,7 +376,9 @@ class SparseBiasGP(LargeGP):
         self.replaced_ = model.slab.replaced
         self.log_evidence_ = model.log_evidence + response.log_jacobian
         self.trace_ = model.trace
-        episodes = self._in_users_units(model.episodes, model, response)
+        self._crowds = tuple(each for each in model.episodes if each.kind == CROWD)
+        lasting = tuple(each for each in model.episodes if each.kind != CROWD)
+        episodes = self._in_users_units(lasting, model, response)
         self._own_episodes = tuple(sorted(episodes, key=lambda each: each.start))
         self.episodes_ = self._own_episodes
         self.alternatives_ = tuple(self._in_users_units(each, model, response) for each in model.alternatives)
@@ -388,6 +390,16 @@ class SparseBiasGP(LargeGP):
         wide = () if model.tails is None else (_on_tails(model.tails),)
         self._notes_on_readings = (*_on_limits(model.notes, censored), *varying, *wide)
         self._say_notes()
+
+    @property
+    def _faults(self) -> tuple[Episode, ...]:
+        """All that several readings have in common."""
+        return (*self.episodes_, *self._own_crowds)
+
+    @property
+    def _own_crowds(self) -> tuple[Episode, ...]:
+        """Of this fit alone; model files of earlier versions have none."""
+        return getattr(self, "_crowds", ())
 
     def _say_notes(self) -> None:
         self.notes_ = (*self._notes_on_readings, *notes(self.episodes_, self.alternatives_))

@@ -46,8 +46,9 @@ class FitViews:
                 `outlier_probability_`; NaN where the model has none.
             kind
                 What the reading was taken for: "none" (good), "spike", "group" (one of several outliers of about the
-                same bias), "replaced" (a value that has nothing to do with f), or the kind of its episode: "stuck",
-                "shift", "step", "ramp", "erratic".
+                same bias), "replaced" (a value that has nothing to do with f), "crowd" (one of several at one place
+                that agree with one another only), or the kind of its episode: "stuck", "shift", "step", "ramp",
+                "erratic".
             episode
                 Its episode as an index of `episodes_`; −1 where it is in none.
 

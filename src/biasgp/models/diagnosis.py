@@ -20,6 +20,10 @@ REMEDIES = {
     "compare sparse bias": ("compare with SparseBiasGP", "compare with --method sparse"),
     "expectation propagation": ("use inference='ep'", "use another --method"),
     "fix nu": ("fix nu at 4 or more, where it is more stable", "use another --method"),
+    "judge one good": (
+        "judge one of them good (verdict=) if they are right",
+        "judge one of them good (--verdicts) if they are right",
+    ),
     "less smooth kernel": (
         "use a less smooth kernel (Matern52, Matern32)",
         "use a less smooth --kernel (matern52 or matern32)",
@@ -85,6 +89,7 @@ NOTES = frozenset(
         "clustered",
         "contradicted-limit",
         "contradicted-verdict",
+        "crowd",
         "heavy-tail",
         "noiseless",
         "varying-noise",

@@ -21,6 +21,8 @@ from scipy.special import betaln
 from biasgp._typing import Array, Mask
 
 SHIFT, STEP, RAMP, ERRATIC, STUCK = "shift", "step", "ramp", "erratic", "stuck"
+CROWD = "crowd"
+"""Not a bias that lasts, but readings at one place that are wrong together (`sparse.crowds`)."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,13 @@ class Episode:
     bias: float = np.nan
     bias_std: float = np.nan
     sensor: str = ""
+
+
+def outside(episodes: list[Episode], n: int) -> Mask:
+    """Readings that are in none of these."""
+    kept = np.ones(n, dtype=bool)
+    kept[[row for each in episodes for row in each.rows]] = False
+    return kept
 
 
 def _stuck_in(rows: NDArray[np.intp], y: Array, prior: EpisodePrior, repeats_expected: float) -> list[Episode]:

@@ -17,10 +17,11 @@ from scipy.special import logsumexp
 from biasgp._typing import Array, Mask
 from biasgp.covariance.threads import blas_threads_for
 from biasgp.models import diagnosis
-from biasgp.models.episodes import STUCK, Episode, Ordering
+from biasgp.models.episodes import CROWD, STUCK, Episode, Ordering, outside
 from biasgp.models.noise_tails import Tails
 from biasgp.models.problem import Problem, Rows
 from biasgp.models.sparse import leave_one_out
+from biasgp.models.sparse.crowds import for_all, without_crowds
 from biasgp.models.sparse.episode_fits import with_dropped, with_episodes
 from biasgp.models.sparse.episode_search import EpisodeSearch
 from biasgp.models.sparse.episode_windows import episodes_in_windows
@@ -31,7 +32,7 @@ from biasgp.models.sparse.recipe import RECIPE, Recipe
 from biasgp.models.sparse.search import POLICY, Candidate, Search, SearchPolicy, SparseBiasFit, State
 from biasgp.models.sparse.starts import OtherLengths
 from biasgp.models.strategy import EXACT, Strategy, stages
-from biasgp.models.varying_noise import LEAST_BIAS, Noise, beside, with_noise_model
+from biasgp.models.varying_noise import CONSTANT, LEAST_BIAS, Noise, beside, with_noise_model
 from biasgp.models.varying_noise import POLICY as NOISE
 from biasgp.watch import stage
 
@@ -50,7 +51,8 @@ def fit(
 ) -> SparseBiasFit:
     """The whole recipe. Readings beyond the fence are moved to it for the fit; their biases are not.
 
-    With an ordering of the readings, biases that last are looked for as well.
+    With an ordering of the readings, biases that last are looked for as well; without one, crowds of readings at one
+    place that are wrong together.
 
     Examples
     --------
@@ -65,6 +67,21 @@ def fit(
     >>> np.flatnonzero(found.probability > 0.5).tolist()
     [7, 20]
     """
+    found = _fit_to(problem, max_iter, rng, strategy, recipe, ordering)
+    if found.known is None or ordering is not None:
+        return found
+    return without_crowds(found, problem, lambda each: _fit_to(each, max_iter, rng, strategy, recipe, None))
+
+
+def _fit_to(
+    problem: Problem,
+    max_iter: int,
+    rng: np.random.Generator,
+    strategy: Strategy,
+    recipe: Recipe,
+    ordering: Ordering | None,
+) -> SparseBiasFit:
+    """The same, with all readings at their places."""
     found = _fit(problem, max_iter, rng, strategy, recipe, ordering)
     # Where that is not exact, few of the readings have shown how the noise varies, and whether outliers are credible.
     # And what somebody says against the readings is no reason for another noise.
@@ -112,7 +129,7 @@ def _fit(
     if not strategy.exact:
         stage("few readings")
         rows = strategy.first_rows(problem)
-        few = fit(problem[rows], max_iter, rng, recipe=recipe)
+        few = _fit_to(problem[rows], max_iter, rng, EXACT, recipe, None)
         told.everything = replace(told.everything, labelled=few.labelled)
         told.problem = problem = replace(beside(problem, few.noise, few.posterior), labelled=few.labelled)
         found = replace(_extended(few, rows, told, max_iter, strategy), noise=few.noise)
@@ -309,8 +326,17 @@ def refit(
         held = [each for each in before.episodes if each.kind != STUCK and not good[list(each.rows)].any()]
         lasting = [replace(each, rows=tuple(number[list(each.rows)].tolist())) for each in held]
         return _extended(few, np.arange(len(few.labels)), told.without(lasting), max_iter, strategy)
+    # The noise is known, as it was: what varies of it is among the known variances.
+    anew = replace(RECIPE, noise_model=CONSTANT)
+    crowds = [each for each in before.episodes if each.kind == CROWD]
+    if crowds and known is not None:
+        kept = outside(crowds, len(problem))
+        if problem.verdict is not None and np.any(problem.verdict[~kept] == 0.0):
+            return fit(problem, max_iter, rng, strategy, anew)
+        before = replace(before, known=replace(known, kept=None), episodes=())
+        return for_all(refit(before, problem[kept], max_iter, rng, strategy), problem, crowds)
     if known is None or not np.array_equal(told.kept, np.ones_like(told.kept) if known.kept is None else known.kept):
-        return fit(problem, max_iter, rng, strategy, ordering=ordering)
+        return fit(problem, max_iter, rng, strategy, anew, ordering)
     search, finish = Search(told.problem), Finish(RECIPE, max_iter, rng, known)
     search.trace, search.ended = list(before.trace), [s for s in known.rivals if _agrees(told.problem, s)]
     with blas_threads_for(len(told.problem)):
@@ -341,7 +367,7 @@ class _Told:
     def __init__(self, problem: Problem, ordering: Ordering | None, fence: float) -> None:
         self.everything, self.order = problem, None if ordering is None else ordering.values
         self.dropped = [] if ordering is None else ordering.stuck_runs(problem.y)
-        self.kept = _rows_outside(self.dropped, len(problem))
+        self.kept = outside(self.dropped, len(problem))
         if self.dropped and ordering is not None:
             problem, ordering = problem[self.kept], ordering.part(self.kept)
         self.ordering = None if ordering is None or ordering.too_short else ordering
@@ -352,7 +378,7 @@ class _Told:
 
     def without(self, lasting: list[Episode]) -> _Told:
         """Itself, with the readings of more episodes left out."""
-        index, self.inside = np.flatnonzero(self.kept), _rows_outside(lasting, len(self.problem))
+        index, self.inside = np.flatnonzero(self.kept), outside(lasting, len(self.problem))
         self.dropped += [replace(each, rows=tuple(index[list(each.rows)].tolist())) for each in lasting]
         self.kept[index[~self.inside]] = False
         self.problem, self.excess = self.problem[self.inside], self.excess[self.inside]
@@ -370,13 +396,6 @@ class _Told:
         if verdict is None:
             return found
         return replace(found, probability=np.where(np.isnan(verdict), found.probability, verdict))
-
-
-def _rows_outside(episodes: list[Episode], n: int) -> Mask:
-    """Readings that are in none of these episodes."""
-    outside = np.ones(n, dtype=bool)
-    outside[[row for episode in episodes for row in episode.rows]] = False
-    return outside
 
 
 def _renumbered(rows: Rows, kept: Mask) -> NDArray[np.intp]:
