@@ -42,6 +42,8 @@ class _CrowdPolicy:
     largest_share: float = 0.5
     most: int = 3
     """Crowds that are looked at, the largest first."""
+    beyond_chance: float = 3.0
+    """Times as large as the largest of the others, which are what chance makes of inputs like these."""
     spreads: float = 10.0
     """Nats: the standard deviation around their level is known to a factor of e¹⁰."""
     structured: float = 5.0
@@ -104,11 +106,13 @@ def _crowds(problem: Problem) -> Iterator[NDArray[np.intp]]:
     near = tree.sparse_distance_matrix(tree, POLICY.nearer * usual, output_type="coo_matrix")
     of = connected_components(near, directed=False)[1]
     sizes = np.bincount(of)
-    possible = (sizes >= POLICY.fewest) & (sizes <= POLICY.largest_share * len(U))
+    order = np.argsort(-sizes, kind="stable")
+    by_chance = sizes[order[POLICY.most :]].max(initial=1)
+    least = max(POLICY.fewest, POLICY.beyond_chance * by_chance)
+    possible = (sizes >= least) & (sizes <= POLICY.largest_share * len(U))
     if problem.verdict is not None:
         possible[of[problem.verdict == 0.0]] = False
-    order = np.argsort(-sizes, kind="stable")
-    yield from (np.flatnonzero(of == each) for each in order[possible[order]][: POLICY.most])
+    yield from (np.flatnonzero(of == each) for each in order[: POLICY.most] if possible[each])
 
 
 def _standardised(X: Array) -> Array:
