@@ -474,16 +474,17 @@ class SparseBiasGP(LargeGP):
         z = self._scaling.forward(readings)
         mean, variance = self._latent(X, include_noise=True)
         unseen = PRIOR.unseen(len(self.outlier_mask_))
-        unseen = replace(unseen, share=0.5 * unseen.share)
+        # The other half of what was not seen may have any size, by y's own scale: a transform may make too much of it.
+        half = 0.5 * unseen.share
+        unseen = replace(unseen, share=half / (1.0 - half))
         slab = Slab.of_groups(self.groups_, self.replaced_).with_unseen(unseen)
         joint = slab.log_predictive(z, mean, variance)
         if self._tails is not None:
             off = z - mean
             joint[:, 0] += self._tails.log_density(off, variance, self._noise_at(X)) - log_normal(off, variance)
-        joint = joint + np.log1p(-unseen.share) + self._scaling.log_slope(readings)[:, None]
-        # The other half of what was not seen may have any size, by y's own scale: a transform may make too much of it.
+        joint = joint + np.log1p(-half) + self._scaling.log_slope(readings)[:, None]
         size = np.sqrt(unseen.variance) * self._scaling.spread(1.0)
-        of_any_size = np.log(unseen.share) + log_cauchy(readings - self._scaling.backward(mean), size)
+        of_any_size = np.log(half) + log_cauchy(readings - self._scaling.backward(mean), size)
         return joint[:, 0], np.asarray(logsumexp(np.column_stack([joint[:, 1:], of_any_size]), axis=1))
 
 
