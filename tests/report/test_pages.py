@@ -106,7 +106,7 @@ def test_no_module_writes_markup_and_one_line_lets_code_in():
 
 
 def test_the_package_takes_every_file_along():
-    project = tomllib.loads((REPORT.parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     globs = project["tool"]["setuptools"]["package-data"]["biasgp.report"]
     left_behind = [p for p in FILES if not any(fnmatch(p.relative_to(REPORT).as_posix(), glob) for glob in globs)]
     assert len(FILES) >= 8 and left_behind == []

@@ -136,6 +136,8 @@ def fit(
     limits = (max_rows, max_time, True if events is not None else episodes, reference, fill)
     noise_name = None if noise_model is None else noise_model.value
     settings = Settings(method.value, response.value, kernel, test_fraction, seed, *limits, noise_name)
+    if not 0.0 <= test_fraction <= 0.9:  # a bound of the option lets NaN pass
+        raise WrongUseError(f"--test-fraction must be from 0 to 0.9, got {test_fraction:g}.")
     if max_time is not None and not 0.0 < max_time < float("inf"):
         raise WrongUseError(f"--max-time must be a number of seconds above 0, got {max_time:g}.")
     if verdicts is not None and not settings.knows_verdicts:
